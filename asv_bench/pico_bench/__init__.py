@@ -1,0 +1,1 @@
+"""Workloads for pico backends, how they are measured, and the report about them."""

@@ -1,0 +1,29 @@
+"""Settings that every test runs under."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The suite asserts in modules that are not test files; rewriting makes their failures as telling.
+pytest.register_assert_rewrite("pico_conformance")
+
+# A verdict must not depend on how busy the machine is: no deadline, no check of how long inputs
+# take to make.
+_UNTIMED = (HealthCheck.too_slow,)
+
+# The same examples on every run, and none remembered from another one.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=_UNTIMED,
+)
+settings.register_profile(
+    "dev",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=_UNTIMED,
+)
+# `--hypothesis-profile` is read later and wins.
+settings.load_profile("dev")
