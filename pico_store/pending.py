@@ -1,0 +1,188 @@
+"""Committed state plus the earlier writes of one batch: what each write of it meets."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from pico_store.address import Address, ConversationAddress, Seq, Shape
+from pico_store.records import Conversation
+from pico_store.view import CommittedView, TaskFacts
+
+_ListAct: TypeAlias = Literal["append", "remove", "clear"]
+
+
+class _ListStep(NamedTuple):
+    seq: Seq
+    act: _ListAct
+    element: Seq | None
+
+
+class PendingState:
+    """Answers the rules' questions as if the batch's earlier writes were committed.
+
+    A position at or past ``first`` can only be seen through this batch, so that committed state
+    answers for it as of now.
+    """
+
+    def __init__(self, committed: CommittedView, first: Seq) -> None:
+        self._committed = committed
+        self._first = first
+        self._conversations: dict[Seq, Conversation | None] = {}
+        # Kept after a deletion in the same batch: a fork may still lead there.
+        self._created: dict[Seq, Conversation] = {}
+        self._tasks: dict[Seq, TaskFacts | None] = {}
+        self._entries: dict[Seq, Seq] = {}
+        self._heads: list[tuple[Seq, Seq, Seq]] = []
+        self._steps: dict[Address, list[_ListStep]] = {}
+        self._policies: dict[tuple[Seq, Shape, str, str | None], bool] = {}
+
+    # --- What a write meets ---
+
+    def conversation(self, id: Seq) -> Conversation | None:
+        """Return a conversation that is live at this point of the batch."""
+        if id in self._conversations:
+            return self._conversations[id]
+        return self._committed.conversation(id)
+
+    def task(self, id: Seq) -> TaskFacts | None:
+        """Return what is known of a task at this point of the batch."""
+        if id in self._tasks:
+            return self._tasks[id]
+        facts = self._committed.task(id)
+        if facts is not None and self._conversations.get(facts.conversation, facts) is None:
+            return None
+        return facts
+
+    def entry_visible(self, conversation: Conversation, entry: Seq) -> bool:
+        """Tell whether ``conversation`` shows ``entry`` at this point of the batch."""
+        writer = self._entries.get(entry)
+        reader = conversation
+        while reader.id >= self._first and writer != reader.id:
+            if reader.parent is None or entry > reader.parent.at:
+                return False
+            reader = self._ancestor(reader.parent.conversation_id)
+        if writer is not None:
+            return writer == reader.id
+        return entry < self._first and self._committed.entry_visible(reader.id, entry)
+
+    def head_boundary(self, conversation: Conversation) -> Seq | None:
+        """Return the boundary of the newest head that ``conversation`` shows, if any."""
+        through: int = 2**63
+        reader = conversation
+        while True:
+            for id, writer, boundary in reversed(self._heads):
+                if writer == reader.id and id <= through:
+                    return boundary
+            if reader.id < self._first:
+                at = Seq(min(through, self._committed.last_seq))
+                return self._committed.head_boundary(reader.id, at)
+            if reader.parent is None:
+                return None
+            through = min(through, reader.parent.at)
+            reader = self._ancestor(reader.parent.conversation_id)
+
+    def element_visible(self, address: Address, element: Seq) -> bool:
+        """Tell whether the list at ``address`` shows ``element`` at this point of the batch."""
+        through: int = 2**63
+        reader = address
+        while True:
+            found = self._found_in_steps(reader, element, through)
+            if found is not None:
+                return found
+            if not isinstance(reader, ConversationAddress) or reader.conversation < self._first:
+                if element >= self._first:
+                    return False
+                at = Seq(through) if through < self._first else None
+                return self._committed.element_visible(reader, element, at)
+            parent = self._ancestor(reader.conversation).parent
+            if parent is None or not reader.rewind:
+                return False
+            through = min(through, parent.at)
+            reader = msgspec.structs.replace(reader, conversation=parent.conversation_id)
+
+    def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
+        """Return the policy that the address's first write fixed."""
+        key = (address.conversation, shape, address.namespace, address.key)
+        policy = self._policies.get(key)
+        if policy is None and address.conversation < self._first:
+            policy = self._committed.rewind_policy(address, shape)
+        return policy
+
+    def subtree(self, conversation: Seq) -> tuple[list[Seq], list[Seq]]:
+        """Return a conversation with all that its tasks own, and the live tasks in there."""
+        taken = [conversation]
+        live: list[Seq] = []
+        for source in taken:
+            owned = self._committed.owned_conversations(source) if source < self._first else []
+            taken += [id for id in owned if self._conversations.get(id, id) is not None]
+            for id, created in self._conversations.items():
+                if created is not None and id >= self._first and created.owner is not None:
+                    facts = self.task(created.owner)
+                    if facts is not None and facts.conversation == source:
+                        taken.append(id)
+            tasks = set(self._committed.live_tasks(source) if source < self._first else ())
+            for task_id, facts in self._tasks.items():
+                if facts is not None and facts.conversation == source:
+                    (tasks.add if facts.live else tasks.discard)(task_id)
+            live += sorted(tasks)
+        return taken, live
+
+    # --- What an accepted write changes ---
+
+    def add_conversation(self, conversation: Conversation) -> None:
+        """Note a created conversation."""
+        self._conversations[conversation.id] = conversation
+        self._created[conversation.id] = conversation
+
+    def add_task(self, id: Seq, facts: TaskFacts) -> None:
+        """Note a created or settled task."""
+        self._tasks[id] = facts
+
+    def add_entry(self, id: Seq, conversation: Seq, head: Seq | None) -> None:
+        """Note an appended entry."""
+        self._entries[id] = conversation
+        if head is not None:
+            self._heads.append((id, conversation, head))
+
+    def add_list_step(
+        self, address: Address, seq: Seq, act: _ListAct, element: Seq | None = None
+    ) -> None:
+        """Note a list write."""
+        self._steps.setdefault(address, []).append(_ListStep(seq, act, element))
+
+    def add_policy(self, address: ConversationAddress, shape: Shape) -> None:
+        """Note the first write of an address."""
+        key = (address.conversation, shape, address.namespace, address.key)
+        self._policies[key] = address.rewind
+
+    def remove_conversations(self, ids: list[Seq]) -> None:
+        """Note deleted conversations, whose tasks go with them."""
+        for id in ids:
+            self._conversations[id] = None
+        gone = set(ids)
+        for task_id, facts in self._tasks.items():
+            if facts is not None and facts.conversation in gone:
+                self._tasks[task_id] = None
+
+    def _ancestor(self, id: Seq) -> Conversation:
+        """Return a conversation by id that a fork of this batch leads to."""
+        created = self._created.get(id)
+        if created is not None:
+            return created
+        found = self._committed.conversation(id)
+        assert found is not None, f"conversation {id} vanished under its fork"
+        return found
+
+    def _found_in_steps(self, address: Address, element: Seq, through: int) -> bool | None:
+        visible: bool | None = None
+        for step in self._steps.get(address, ()):
+            if step.seq > through:
+                break
+            if step.act == "append":
+                if step.seq == element:
+                    visible = True
+            elif step.act == "clear" or step.element == element:
+                visible = False
+        return visible

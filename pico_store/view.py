@@ -1,0 +1,113 @@
+"""What the shared checks ask about committed state, and its answer from any storage's reads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from pico_store.address import Address, ConversationAddress, Seq, Shape
+from pico_store.query import ConversationQuery, EntryQuery, ListQuery, TaskQuery
+from pico_store.records import Conversation
+from pico_store.storage import Storage
+
+
+class TaskFacts(NamedTuple):
+    """What the rules need to know of a task."""
+
+    conversation: Seq
+    live: bool
+
+
+class CommittedView(Protocol):
+    """Committed state, as far as the rules look at it."""
+
+    @property
+    def last_seq(self) -> Seq:
+        """The number of the last committed write."""
+        ...
+
+    def conversation(self, id: Seq) -> Conversation | None:
+        """Return a live conversation."""
+        ...
+
+    def task(self, id: Seq) -> TaskFacts | None:
+        """Return what is known of a task of a live conversation."""
+        ...
+
+    def entry_visible(self, conversation: Seq, entry: Seq) -> bool:
+        """Tell whether a live conversation shows an entry."""
+        ...
+
+    def head_boundary(self, conversation: Seq, at: Seq) -> Seq | None:
+        """Return the ``head`` of the newest visible entry that has one, at or before ``at``."""
+        ...
+
+    def element_visible(self, address: Address, element: Seq, at: Seq | None) -> bool:
+        """Tell whether a list shows an element now, or at a visible entry ``at``."""
+        ...
+
+    def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
+        """Return the policy that an address was first written with."""
+        ...
+
+    def owned_conversations(self, conversation: Seq) -> list[Seq]:
+        """Return the live conversations that tasks of the given one own."""
+        ...
+
+    def live_tasks(self, conversation: Seq) -> list[Seq]:
+        """Return the tasks of a conversation that are not terminal."""
+        ...
+
+
+class StorageView:
+    """A `CommittedView` over the reads that every storage has; the slow, always right one."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @property
+    def last_seq(self) -> Seq:
+        return self._storage.last_seq
+
+    def conversation(self, id: Seq) -> Conversation | None:
+        return self._storage.get_conversations((id,)).get(id)
+
+    def task(self, id: Seq) -> TaskFacts | None:
+        task = self._storage.get_tasks((id,)).get(id)
+        return TaskFacts(task.conversation_id, task.role != "terminal") if task else None
+
+    def entry_visible(self, conversation: Seq, entry: Seq) -> bool:
+        query = EntryQuery(conversation_id=conversation, from_=entry, through=entry, limit=1)
+        return bool(self._storage.scan_entries(query).items)
+
+    def head_boundary(self, conversation: Seq, at: Seq) -> Seq | None:
+        entry = self._storage.newest_head(conversation, at)
+        return entry.head if entry else None
+
+    def element_visible(self, address: Address, element: Seq, at: Seq | None) -> bool:
+        query = ListQuery(at=at, after=Seq(element - 1), before=Seq(element + 1), limit=1)
+        return bool(self._storage.read_list(address, query).items)
+
+    def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
+        return self._storage.rewind_policy(address, shape)
+
+    def owned_conversations(self, conversation: Seq) -> list[Seq]:
+        found: list[Seq] = []
+        after: Seq | None = None
+        while True:
+            query = ConversationQuery(owner_conversation=conversation, after=after)
+            page = self._storage.scan_conversations(query)
+            found += [owned.id for owned in page.items]
+            if page.next is None:
+                return found
+            after = page.next
+
+    def live_tasks(self, conversation: Seq) -> list[Seq]:
+        found: list[Seq] = []
+        after: Seq | None = None
+        while True:
+            query = TaskQuery(conversation_ids=(conversation,), live=True, after=after)
+            page = self._storage.scan_tasks(query)
+            found += [task.id for task in page.items]
+            if page.next is None:
+                return found
+            after = page.next
