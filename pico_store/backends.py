@@ -35,8 +35,12 @@ class Backend:
     promises: Promises
     options: Mapping[str, str]
     """The options that a URL may carry, each with one line that says what is allowed."""
-    open: Callable[[str, Mapping[str, str]], Store]
-    """Opens the store at a path, with checked option names; creates it where there is none."""
+    open: Callable[[str, Mapping[str, str], bool], Store]
+    """Opens the store at a path, with checked option names.
+
+    The third argument says what to do where there is none: True creates an empty store, False
+    raises `StoreUnusableError`.
+    """
 
 
 def backends() -> dict[str, Backend | MissingDriverError]:
@@ -75,18 +79,20 @@ def find_backend(scheme: str) -> Backend:
     return backend
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, create: bool = True) -> Store:
     """Open the store that a URL names; create an empty one where there is none.
 
     Args:
         url: ``memory:``, ``sqlite:FILE``, ``scheme:///relative`` or ``scheme:////absolute``,
             each with options behind ``?``, as in ``sqlite:a.db?durability=power``. The path is
             taken as it stands; nothing in it is decoded.
+        create: False: a store that is not there is an error, and nothing is made.
 
     Raises:
         StoreUrlError: The URL, its scheme or an option is not known; the message says what is.
         MissingDriverError: The backend's library is not installed.
-        StoreUnusableError: The path holds something that cannot be used.
+        StoreUnusableError: The path holds something that cannot be used, or nothing and
+            ``create`` is false.
     """
     scheme, path, options = split_url(url)
     backend = find_backend(scheme)
@@ -94,7 +100,7 @@ def open_store(url: str) -> Store:
         if name not in backend.options:
             allowed = ", ".join(sorted(backend.options)) or "none"
             raise StoreUrlError("URL-3", url, f"unknown option {name!r}; allowed: {allowed}")
-    return backend.open(path, options)
+    return backend.open(path, options, create)
 
 
 def split_url(url: str) -> tuple[str, str, dict[str, str]]:

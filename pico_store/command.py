@@ -1,0 +1,38 @@
+"""A subcommand of `pico`, as its entry point of group `pico.commands` names it."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+
+ENTRY_POINT_GROUP = "pico.commands"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One subcommand.
+
+    `pico --help` imports every module that holds one, so such a module stays light: what is slow
+    to import belongs into the module that `deferred` names.
+    """
+
+    name: str
+    """What is typed behind `pico`."""
+    help: str
+    """One line for the list in `pico --help`."""
+    add_arguments: Callable[[ArgumentParser], None]
+    """Declares arguments and options; ``--json`` is there already, as ``args.json``."""
+    run: Callable[[Namespace], int]
+    """Does it and returns the exit code: 0 done, 1 the thing checked does not hold."""
+
+
+def deferred(target: str) -> Callable[[Namespace], int]:
+    """Return a ``run`` that imports ``module:function`` when it is called, and calls it."""
+
+    def run(args: Namespace) -> int:
+        function: Callable[[Namespace], int] = EntryPoint("run", target, ENTRY_POINT_GROUP).load()
+        return function(args)
+
+    return run
