@@ -134,8 +134,8 @@ def _from_attribute(text: str, module: str, attribute: str) -> Target:
         problem = f"module {module!r} has no {attribute!r}; allowed: a Backend or a callable in it"
         raise StoreUrlError("URL-2", text, problem) from error
     if isinstance(found, Backend):
-        opener: Callable[[str, Mapping[str, str]], Store] = found.open
-        return Target(text, found.promises, lambda path: opener(path, {}), named=True)
+        opener: Callable[[str, Mapping[str, str], bool], Store] = found.open
+        return Target(text, found.promises, lambda path: opener(path, {}, True), named=True)
     if not callable(found):
         problem = (
             f"{type(found).__name__}; allowed: a Backend, or a callable from a path to a Store"
