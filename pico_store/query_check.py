@@ -1,0 +1,177 @@
+"""The checks of read arguments, shared by all backends.
+
+Each returns the argument in the form that an engine wants, or raises `InvalidQueryError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
+from pico_store.errors import InvalidQueryError
+from pico_store.limits import PAGE_ITEMS_MAX, SEQ_MAX
+from pico_store.query import EntryQuery, TaskQuery, ValueQuery
+from pico_store.records import At
+
+_ADDRESSES = (SessionAddress, ConversationAddress, ScratchAddress)
+
+
+class Cursor(Protocol):
+    """The paging part of a query whose cursors are numbers."""
+
+    @property
+    def after(self) -> Seq | None:
+        """Exclusive lower bound."""
+        ...
+
+    @property
+    def before(self) -> Seq | None:
+        """Exclusive upper bound."""
+        ...
+
+    @property
+    def limit(self) -> int:
+        """Items a page."""
+        ...
+
+
+class Window(NamedTuple):
+    """The numbers that a page may show and the direction it runs in."""
+
+    first: int
+    """Inclusive, at least 1."""
+    last: int
+    """Inclusive, at most 2^53-1; below ``first`` when nothing can match."""
+    newest_first: bool
+    limit: int
+
+    def narrowed(self, first: int, last: int) -> Window:
+        """Return the window cut to two inclusive bounds."""
+        return Window(max(self.first, first), min(self.last, last), self.newest_first, self.limit)
+
+
+def check_window(query: Cursor) -> Window:
+    """Return what a query's cursors and limit mean.
+
+    Source: SPEC.md, PAGE-1 to PAGE-3.
+    """
+    after, before = query.after, query.before
+    first = 1 if after is None else max(_integer(after, "after") + 1, 1)
+    last = SEQ_MAX if before is None else min(_integer(before, "before") - 1, SEQ_MAX)
+    newest_first = before is not None and after is None
+    return Window(first, last, newest_first, check_limit(query.limit))
+
+
+def check_limit(limit: object) -> int:
+    """Return the number of items that a page may hold, 1 to 10,000."""
+    if type(limit) is not int or limit < 1:
+        problem = f"{limit!r:.60}; allowed: an integer of at least 1"
+        raise InvalidQueryError("PAGE-3", "limit", problem)
+    return min(limit, PAGE_ITEMS_MAX)
+
+
+def check_ids(ids: Iterable[Seq]) -> list[Seq]:
+    """Return the ids that can exist, each once, in the order of their first mention.
+
+    Source: SPEC.md, PAGE-6.
+    """
+    wanted = list(dict.fromkeys(ids))
+    for id in wanted:
+        if type(id) is not int:
+            problem = f"{id!r:.60} of type {type(id).__name__}; allowed: integers"
+            raise InvalidQueryError("PAGE-6", "ids", problem)
+    return [id for id in wanted if 0 < id <= SEQ_MAX]
+
+
+def check_position(at: object) -> Seq:
+    """Return a numeric position, at least 1."""
+    if type(at) is not int or at < 1:
+        problem = f"{at!r:.60}; allowed: an integer of at least 1"
+        raise InvalidQueryError("ENT-5", "at", problem)
+    return Seq(at)
+
+
+def check_conversation_id(id: object, path: str) -> Seq:
+    """Return a number that may name a conversation."""
+    if type(id) is not int:
+        raise InvalidQueryError("PAGE-6", path, f"{id!r:.60}; allowed: an integer")
+    return Seq(id)
+
+
+def check_entry_query(query: EntryQuery) -> Window:
+    """Return the window of an entry query, ``from_`` and ``through`` included."""
+    check_conversation_id(query.conversation_id, "conversationId")
+    _optional_text(query.kind, "kind")
+    _optional_text(query.key, "key")
+    if query.key is not None and query.kind is None:
+        raise InvalidQueryError("PAGE-8", "key", "without a kind; allowed: together with one")
+    window = check_window(query)
+    first = 1 if query.from_ is None else _integer(query.from_, "from")
+    last = SEQ_MAX if query.through is None else _integer(query.through, "through")
+    return window.narrowed(first, last)
+
+
+def check_task_query(query: TaskQuery) -> Window:
+    """Return the window of a task query after checking its filters' types."""
+    for id in query.conversation_ids or ():
+        check_conversation_id(id, "conversationIds")
+    _optional_text(query.kind, "kind")
+    if query.role not in (None, "start", "inflight", "terminal"):
+        problem = f"{query.role!r:.60}; allowed: start, inflight, terminal"
+        raise InvalidQueryError("PAGE-8", "role", problem)
+    for name in ("live", "abort", "background", "turn"):
+        flag = getattr(query, name)
+        if flag is not None and type(flag) is not bool:
+            raise InvalidQueryError("PAGE-8", name, f"{flag!r:.60}; allowed: True, False or None")
+    return check_window(query)
+
+
+def check_value_query(query: ValueQuery) -> int:
+    """Return the limit of a value query after checking its scope and cursor."""
+    check_address(query.scope, "scope")
+    if query.scope.key is not None:
+        raise InvalidQueryError("VAL-4", "scope.key", "set; allowed: an address without a key")
+    _optional_text(query.after, "after")
+    return check_limit(query.limit)
+
+
+def check_address(address: object, path: str = "address") -> None:
+    """Refuse what is not an address, or one whose parts are of other types."""
+    if not isinstance(address, _ADDRESSES):
+        problem = f"{type(address).__name__}; allowed: an address of pico_store.address"
+        raise InvalidQueryError("VAL-1", path, problem)
+    if type(address.namespace) is not str:
+        raise InvalidQueryError("VAL-1", f"{path}.namespace", "not a str; allowed: str")
+    _optional_text(address.key, f"{path}.key")
+    if isinstance(address, ConversationAddress):
+        check_conversation_id(address.conversation, f"{path}.conversation")
+    elif isinstance(address, ScratchAddress):
+        check_conversation_id(address.task, f"{path}.task")
+
+
+def check_at(address: Address, at: At | None) -> None:
+    """Refuse a position on an address that keeps no history, or one of no meaning.
+
+    Source: SPEC.md, VAL-7.
+    """
+    if at is None:
+        return
+    if not isinstance(address, ConversationAddress) or not address.rewind:
+        problem = f"{at!r:.60} on an address without history; allowed: rewindable addresses"
+        raise InvalidQueryError("VAL-7", "at", problem)
+    if at != "start" and type(at) is not int:
+        problem = f"{at!r:.60}; allowed: an entry's id or 'start'"
+        raise InvalidQueryError("VAL-7", "at", problem)
+
+
+def _integer(value: object, path: str) -> int:
+    if type(value) is not int:
+        problem = f"{value!r:.60} of type {type(value).__name__}; allowed: an integer"
+        raise InvalidQueryError("PAGE-3", path, problem)
+    return value
+
+
+def _optional_text(value: object, path: str) -> None:
+    if value is not None and type(value) is not str:
+        raise InvalidQueryError("PAGE-8", path, f"{type(value).__name__}; allowed: str")
