@@ -76,12 +76,15 @@ def check_ids(ids: Iterable[Seq]) -> list[Seq]:
 
     Source: SPEC.md, PAGE-6.
     """
-    wanted = list(dict.fromkeys(ids))
+    if not isinstance(ids, Iterable):
+        raise InvalidQueryError("PAGE-6", "ids", f"{ids!r:.60}; allowed: an iterable of integers")
+    # Before repeats are dropped: True equals 1, and would pass behind it.
+    wanted = list(ids)
     for id in wanted:
         if type(id) is not int:
             problem = f"{id!r:.60} of type {type(id).__name__}; allowed: integers"
             raise InvalidQueryError("PAGE-6", "ids", problem)
-    return [id for id in wanted if 0 < id <= SEQ_MAX]
+    return [id for id in dict.fromkeys(wanted) if 0 < id <= SEQ_MAX]
 
 
 def check_position(at: object) -> Seq:
@@ -141,8 +144,7 @@ def check_address(address: object, path: str = "address") -> None:
     if not isinstance(address, _ADDRESSES):
         problem = f"{type(address).__name__}; allowed: an address of pico_store.address"
         raise InvalidQueryError("VAL-1", path, problem)
-    if type(address.namespace) is not str:
-        raise InvalidQueryError("VAL-1", f"{path}.namespace", "not a str; allowed: str")
+    _text(address.namespace, f"{path}.namespace")
     _optional_text(address.key, f"{path}.key")
     if isinstance(address, ConversationAddress):
         check_conversation_id(address.conversation, f"{path}.conversation")
@@ -173,5 +175,16 @@ def _integer(value: object, path: str) -> int:
 
 
 def _optional_text(value: object, path: str) -> None:
-    if value is not None and type(value) is not str:
+    if value is not None:
+        _text(value, path)
+
+
+def _text(value: object, path: str) -> None:
+    if type(value) is not str:
         raise InvalidQueryError("PAGE-8", path, f"{type(value).__name__}; allowed: str")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            problem = "lone surrogate; allowed: Unicode scalar values"
+            raise InvalidQueryError("JSON-3", path, problem) from None
