@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
+from pico_store.errors import PicoError
+
 ENTRY_POINT_GROUP = "pico.commands"
+
+
+class UsageError(PicoError):
+    """What was typed cannot be done: type something else. `pico` ends with code 2."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -22,8 +22,28 @@ def digest(items: Iterable[SnapshotItem]) -> str:
 
     Source: SPEC.md, DUR-9.
     """
-    sha = hashlib.sha256()
-    for item in items:
-        sha.update(_encode(item))
-        sha.update(b"\n")
-    return sha.hexdigest()
+    stream = DigestingStream(items)
+    for _ in stream:
+        pass
+    return stream.hexdigest()
+
+
+class DigestingStream:
+    """Passes the items of an export on, and digests and counts them on the way."""
+
+    def __init__(self, items: Iterable[SnapshotItem]) -> None:
+        self._items = items
+        self._sha = hashlib.sha256()
+        self.count = 0
+        """Items that were passed on so far."""
+
+    def __iter__(self) -> Iterator[SnapshotItem]:
+        for item in self._items:
+            self._sha.update(_encode(item))
+            self._sha.update(b"\n")
+            self.count += 1
+            yield item
+
+    def hexdigest(self) -> str:
+        """Return the digest of what was passed on so far."""
+        return self._sha.hexdigest()

@@ -1,0 +1,1 @@
+"""The subcommands of `pico` that come with the store."""

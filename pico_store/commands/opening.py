@@ -1,0 +1,100 @@
+"""Opening what a command line names: stores, sessions, positions."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pico_store.address import Seq
+from pico_store.backends import find_backend, open_store, split_url
+from pico_store.command import UsageError
+from pico_store.records import At
+from pico_store.storage import Storage, Store
+
+_LISTED = 10
+
+
+def add_store(parser: ArgumentParser) -> None:
+    """Declare the argument that names a store."""
+    parser.add_argument("store", metavar="STORE", help="a store's URL, such as sqlite:sessions.db")
+
+
+def add_session(parser: ArgumentParser) -> None:
+    """Declare the argument that names a session of the store."""
+    parser.add_argument(
+        "session", metavar="SESSION", nargs="?", help="needed if the store holds several"
+    )
+
+
+def add_conversation(parser: ArgumentParser) -> None:
+    """Declare the option that names a conversation."""
+    parser.add_argument(
+        "--conversation",
+        metavar="ID",
+        type=number,
+        default=Seq(1),
+        help="the conversation; the root one, 1, if not given",
+    )
+
+
+def number(text: str) -> Seq:
+    """Return the id that a text states."""
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise ArgumentTypeError(f"{text!r} is not an id; allowed: a number from 1")
+    return Seq(int(text))
+
+
+def position(text: str) -> At:
+    """Return the position that a text states."""
+    return "start" if text == "start" else number(text)
+
+
+@contextmanager
+def existing_store(url: str) -> Iterator[Store]:
+    """Open a store that is there already; never makes one."""
+    store = open_store(url, create=False)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def new_or_existing_store(url: str) -> Iterator[Store]:
+    """Open a store to write into, and say so where nothing of it will last."""
+    scheme, _, _ = split_url(url)
+    if not find_backend(scheme).promises.durability:
+        print(f"pico: {url} ends with this command; nothing of it is kept", file=sys.stderr)
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def session(store: Store, name: str | None, *, read_only: bool = True) -> Iterator[Storage]:
+    """Open the named session, or the only one of the store."""
+    storage = store.open(name or only_session(store), read_only=read_only)
+    try:
+        yield storage
+    finally:
+        storage.close()
+
+
+def only_session(store: Store) -> str:
+    """Return the id of the only session of a store.
+
+    Raises:
+        UsageError: It holds none or several; the message names some.
+    """
+    ids = [info.id for info in store.sessions()]
+    if len(ids) == 1:
+        return ids[0]
+    if not ids:
+        raise UsageError(f"{store.url} holds no session; make one: pico import FILE {store.url}")
+    some = ", ".join(ids[:_LISTED])
+    more = f" and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else ""
+    raise UsageError(f"{store.url} holds {len(ids):,} sessions; name one of: {some}{more}")
