@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from urllib.parse import parse_qsl
 
 from pico_store.errors import MissingDriverError, StoreUrlError
@@ -44,39 +44,62 @@ class Backend:
 
 
 def backends() -> dict[str, Backend | MissingDriverError]:
-    """Return every installed backend by scheme; one whose driver is missing as its error."""
+    """Return every installed backend by scheme; one that cannot be loaded as its error."""
     found: dict[str, Backend | MissingDriverError] = {}
-    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
-        try:
-            backend: Backend = point.load()
-        except ModuleNotFoundError as error:
-            problem = (
-                f"backend {point.name!r} needs the library {error.name!r}, which is not "
-                f"installed; install it with: pip install 'pico-store[{point.name}]'"
-            )
-            missing = MissingDriverError("URL-2", "", problem)
-            missing.__cause__ = error
-            found[point.name] = missing
-        else:
-            found[backend.scheme] = backend
+    for point in _points():
+        backend = _load(point)
+        found[backend.scheme if isinstance(backend, Backend) else point.name] = backend
     return found
 
 
 def find_backend(scheme: str) -> Backend:
-    """Return the backend of a URL scheme.
+    """Return the backend of a URL scheme; the others are not imported if it is named like it.
 
     Raises:
         StoreUrlError: No installed backend has it; the message lists those that there are.
         MissingDriverError: Its library is not installed; the message names the extra.
     """
+    for point in _points():
+        if point.name == scheme:
+            backend = _load(point)
+            if isinstance(backend, MissingDriverError):
+                raise backend
+            if backend.scheme == scheme:
+                return backend
     known = backends()
-    backend = known.get(scheme)
-    if backend is None:
+    found = known.get(scheme)
+    if found is None:
         problem = f"no backend {scheme!r}; installed: {', '.join(sorted(known)) or 'none'}"
         raise StoreUrlError("URL-2", "", problem)
-    if isinstance(backend, MissingDriverError):
-        raise backend
+    if isinstance(found, MissingDriverError):
+        raise found
+    return found
+
+
+def _points() -> list[EntryPoint]:
+    return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
+
+
+def _load(point: EntryPoint) -> Backend | MissingDriverError:
+    """Return the backend that an entry point names, or why it cannot be used."""
+    try:
+        backend: Backend = point.load()
+    except ModuleNotFoundError as error:
+        problem = (
+            f"backend {point.name!r} needs the library {error.name!r}, which is not "
+            f"installed; install it with: pip install 'pico-store[{point.name}]'"
+        )
+        return _missing(problem, error)
+    except (ImportError, AttributeError) as error:
+        problem = f"backend {point.name!r} cannot be loaded: {error}; install its package again"
+        return _missing(problem, error)
     return backend
+
+
+def _missing(problem: str, cause: Exception) -> MissingDriverError:
+    missing = MissingDriverError("URL-2", "", problem)
+    missing.__cause__ = cause
+    return missing
 
 
 def open_store(url: str, *, create: bool = True) -> Store:
@@ -111,7 +134,8 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     """
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme.isidentifier():
-        problem = "no scheme; allowed: SCHEME:PATH, such as sqlite:sessions.db or memory:"
+        path = url if url and not colon else "sessions.db"
+        problem = f"no scheme; allowed: SCHEME:PATH, such as sqlite:{path} or memory:"
         raise StoreUrlError("URL-1", url, problem)
     path, _, query = rest.partition("?")
     if path.startswith("///"):
