@@ -15,7 +15,7 @@ from pico_store.commands.opening import (
     position,
     session,
 )
-from pico_store.commands.output import print_json, print_line, shorten
+from pico_store.commands.output import plural, print_json, print_line, shorten
 from pico_store.context import Context, derive_context
 from pico_store.query import EntryQuery
 from pico_store.records import At
@@ -77,8 +77,8 @@ def _print(context: Context, at: At | None) -> None:
     place = "now" if at is None else f"at {at}"
     begins = "the start" if context.head is None else f"head {context.head}"
     print_line(
-        f"context of conversation {context.conversation} {place}: {len(context.items):,} entries, "
-        f"{len(context.messages):,} messages, from {begins}"
+        f"context of conversation {context.conversation} {place}: "
+        f"{len(context.items):,} entries, {plural(len(context.messages), 'message')}, from {begins}"
     )
     for item in context.items:
         mark = "[replaced] " if item.replaced else ""

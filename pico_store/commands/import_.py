@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pico_store.command import Command, UsageError
 from pico_store.commands.opening import new_or_existing_store
-from pico_store.commands.output import counted, print_json, print_line
+from pico_store.commands.output import counted, plural, print_json, print_line
 from pico_store.importing import (
     ImportReport,
     Transcript,
@@ -64,22 +64,22 @@ def _read(file: str) -> Transcript:
 
 
 def _print(report: ImportReport) -> None:
-    print_line(
-        f"session {report.session}: imported {report.lines:,} lines of format {report.format}"
-    )
-    print_line(f"  {report.conversations:,} conversations, {report.entries:,} entries:")
+    lines = plural(report.lines, "line")
+    print_line(f"session {report.session}: imported {lines} of format {report.format}")
+    conversations = plural(report.conversations, "conversation")
+    print_line(f"  {conversations}, {report.entries:,} entries:")
     for kind, count in report.kinds.items():
         print_line(f"  {count:>8,}  {kind}")
     if report.notes:
         total = sum(report.notes.values())
         print_line(
-            f"  {total:,} records are no messages; they are kept as import.* entries that no "
-            "model sees"
+            f"  {plural(total, 'record')} without a message kept as import.* entries, "
+            "which no model sees"
         )
     if report.replaced:
-        print_line(f"  {report.replaced:,} lone surrogates were replaced by U+FFFD")
+        print_line(f"  {plural(report.replaced, 'lone surrogate')} replaced by U+FFFD")
     if report.repeated:
-        print_line(f"  {report.repeated:,} repeated records were taken once")
+        print_line(f"  {plural(report.repeated, 'repeated record')} taken once")
 
 
 def _as_json(report: ImportReport) -> JsonObject:

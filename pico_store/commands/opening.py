@@ -54,6 +54,9 @@ def position(text: str) -> At:
 @contextmanager
 def existing_store(url: str) -> Iterator[Store]:
     """Open a store that is there already; never makes one."""
+    if not _lasts(url):
+        problem = "keeps nothing from one command to the next"
+        raise UsageError(f"{url} {problem}; name a store on disk, such as sqlite:sessions.db")
     store = open_store(url, create=False)
     try:
         yield store
@@ -64,14 +67,18 @@ def existing_store(url: str) -> Iterator[Store]:
 @contextmanager
 def new_or_existing_store(url: str) -> Iterator[Store]:
     """Open a store to write into, and say so where nothing of it will last."""
-    scheme, _, _ = split_url(url)
-    if not find_backend(scheme).promises.durability:
+    if not _lasts(url):
         print(f"pico: {url} ends with this command; nothing of it is kept", file=sys.stderr)
     store = open_store(url)
     try:
         yield store
     finally:
         store.close()
+
+
+def _lasts(url: str) -> bool:
+    scheme, _, _ = split_url(url)
+    return bool(find_backend(scheme).promises.durability)
 
 
 @contextmanager

@@ -49,6 +49,11 @@ def shorten(text: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, which takes an s unless there is one."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Yield rows as lines with their columns aligned."""
     shown = [tuple(visible(cell) for cell in row) for row in rows]

@@ -16,7 +16,7 @@ from pico_store.commands.opening import (
     number,
     session,
 )
-from pico_store.commands.output import print_json, print_line
+from pico_store.commands.output import plural, print_json, print_line
 from pico_store.query import ConversationQuery, EntryQuery
 from pico_store.records import Conversation, Entry, Page
 from pico_store.storage import Storage
@@ -69,7 +69,7 @@ def _page(storage: Storage, conversation: Seq, before: Seq | None, limit: int) -
 def _print_page(
     storage: Storage, conversation: Seq, page: Page[Entry], tree: Page[Conversation]
 ) -> None:
-    print_line(f"session {storage.session_id}, {storage.last_seq:,} numbers")
+    print_line(f"session {storage.session_id}, {plural(storage.last_seq, 'number')}")
     print_line()
     print_line("conversations:")
     for line in tree_lines(tree.items, conversation):

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from pico_store.command import Command
 from pico_store.commands.opening import add_store, existing_store
-from pico_store.commands.output import print_json, print_line
+from pico_store.commands.output import plural, print_json, print_line
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def _run(args: Namespace) -> int:
     else:
         print_line(
             f"{report.bytes_before:,} bytes before, {report.bytes_after:,} after; "
-            f"{report.records_dropped:,} records dropped"
+            f"{plural(report.records_dropped, 'record')} dropped"
         )
     return 0
 

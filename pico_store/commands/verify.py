@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from pico_store.command import Command
 from pico_store.commands.opening import add_store, existing_store
-from pico_store.commands.output import print_json, print_line
+from pico_store.commands.output import plural, print_json, print_line
 from pico_store.records import JsonObject
 from pico_store.storage import Problem
 
@@ -25,8 +25,8 @@ def _run(args: Namespace) -> int:
         for problem in report.problems:
             where = f"session {problem.session}, " if problem.session is not None else ""
             print_line(f"{where}{problem.where}: {problem.what}")
-        count = len(report.problems)
-        print_line(f"{report.records:,} records read, {count:,} problems")
+        records = plural(report.records, "record")
+        print_line(f"{records} read, {plural(len(report.problems), 'problem')}")
     return 1 if report.problems else 0
 
 
