@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -23,6 +23,7 @@ _PACKED_SAFE: Final = VALUE_BYTES_MAX // 6
 # that keeps one path takes over.
 _QUICK_NODES: Final = 1_000_000
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
+_TEXT: Final = frozenset((str,))
 
 
 def pack(value: JsonValue, path: str) -> bytes:
@@ -66,32 +67,37 @@ def json_size(value: JsonValue) -> int:
 
 def _is_plain(value: object) -> bool:
     """Tell whether all types are allowed; strings and integers are left to the encoder."""
+    if type(value) in _PLAIN:
+        return True
+    # Each round takes the parts of one depth that are not plain. What most values consist of, an
+    # object or list of plain parts, is told without a step in Python for each part.
     level: list[object] = [value]
     nodes = 0
-    for _ in range(DEPTH_MAX + 1):
+    for _ in range(DEPTH_MAX):
         below: list[object] = []
         for part in level:
             kind = type(part)
-            if kind in _PLAIN:
+            if kind is float:
+                if not math.isfinite(part):  # type: ignore[arg-type]
+                    return False
                 continue
             if kind is dict:
-                assert isinstance(part, dict)
-                for key in part:
-                    if type(key) is not str:
-                        return False
-                below += part.values()
+                if not _TEXT.issuperset(map(type, part)):  # type: ignore[call-overload]
+                    return False
+                items: Collection[object] = part.values()  # type: ignore[attr-defined]
             elif kind is list:
-                assert isinstance(part, list)
-                below += part
-            elif kind is not float or not math.isfinite(part):  # type: ignore[arg-type]
+                items = part  # type: ignore[assignment]
+            else:
                 return False
+            nodes += len(items)
+            if nodes > _QUICK_NODES:
+                return False
+            if not _PLAIN.issuperset(map(type, items)):
+                below += [item for item in items if type(item) not in _PLAIN]
         if not below:
             return True
-        nodes += len(below)
-        if nodes > _QUICK_NODES:
-            return False
         level = below
-    return False
+    return all(type(part) is float and math.isfinite(part) for part in level)
 
 
 def _refuse(value: object, path: str) -> None:
