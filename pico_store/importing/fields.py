@@ -20,7 +20,8 @@ class Fields:
     def __init__(self, found: JsonObject, line: int, path: str = "") -> None:
         self._left = dict(found)
         self.line = line
-        self._path = path
+        self.path = path
+        """What stands before the name of a field in messages."""
 
     def text(self, name: str) -> str | None:
         """Take a text."""
@@ -36,7 +37,7 @@ class Fields:
         """Take a text that must be there."""
         value = self.text(name)
         if value is None:
-            raise TranscriptError(f"no {self._path}{name}; needed: a text", self.line)
+            raise TranscriptError(f"no {self.path}{name}; needed: a text", self.line)
         return value
 
     def flag(self, name: str) -> bool:
@@ -67,13 +68,13 @@ class Fields:
         if not isinstance(value, dict):
             raise self.wrong(name, value, "an object")
         del self._left[name]
-        return Fields(value, self.line, f"{self._path}{name}.")
+        return Fields(value, self.line, f"{self.path}{name}.")
 
     def need_part(self, name: str) -> Fields:
         """Take an object that must be there."""
         part = self.part(name)
         if part is None:
-            raise TranscriptError(f"no {self._path}{name}; needed: an object", self.line)
+            raise TranscriptError(f"no {self.path}{name}; needed: an object", self.line)
         return part
 
     def value(self, name: str) -> JsonValue:
@@ -93,7 +94,7 @@ class Fields:
     def wrong(self, name: str, value: JsonValue, needed: str) -> TranscriptError:
         """Return the error for a field of another type."""
         return TranscriptError(
-            f"{self._path}{name} is {name_of(value)}; needed: {needed}", self.line
+            f"{self.path}{name} is {name_of(value)}; needed: {needed}", self.line
         )
 
 
@@ -119,7 +120,7 @@ def read_blocks(fields: Fields, name: str, read: BlockReader) -> list[JsonObject
     for index, item in enumerate(content):
         if not isinstance(item, dict):
             raise fields.wrong(f"{name}[{index}]", item, "an object")
-        block = Fields(item, fields.line, f"{name}[{index}].")
+        block = Fields(item, fields.line, f"{fields.path}{name}[{index}].")
         kind = block.need_text("type")
         mapped = read(kind, block)
         if mapped is None:
