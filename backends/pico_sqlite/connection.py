@@ -1,0 +1,229 @@
+"""Connecting to a store's file: what is checked before anything is written, and the settings."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from pico_sqlite.schema import APPLICATION_ID, FORMAT_VERSION, SCHEMA
+from pico_store.errors import (
+    NewerFormatError,
+    NotAStoreError,
+    PicoError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreFullError,
+    StoreIOError,
+    StoreUnusableError,
+)
+
+Row = tuple[Any, ...]
+"""Columns as SQLite gives them; the statement says of which types they are."""
+Bindings = Sequence[int | str | bytes | None] | Mapping[str, int | str | bytes | None]
+
+WAL_BYTES_MAX: Final = 16 << 20
+"""What the log is cut back to after a checkpoint that emptied it."""
+_MAGIC: Final = b"SQLite format 3\0"
+_HEADER_BYTES: Final = 100
+# Their clients do not share memory between machines, which WAL's index needs.
+_UNSHARED: Final = frozenset(
+    (
+        *("9p", "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "nfs", "nfs4", "smb3"),
+        *("smbfs", "vboxsf", "virtiofs"),
+    )
+)
+
+
+def file_system(path: str) -> str:
+    """Return the type of the file system that holds a path, or "" where it cannot be told."""
+    try:
+        text = Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return ""
+    real = os.path.realpath(path)
+    best, kind = -1, ""
+    for line in text.splitlines():
+        fields, _, rest = line.partition(" - ")
+        mount = fields.split()[4].encode().decode("unicode_escape")
+        inside = real == mount or real.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= best:
+            best, kind = len(mount), rest.split()[0]
+    return kind
+
+
+def check_file(path: str, *, create: bool) -> None:
+    """Refuse a path that is no place for a store, without writing; create an empty file if asked.
+
+    Raises:
+        StoreUnusableError: No such file, a folder, another program's file, a newer format, a
+            file that may not be read or written, or a file system that WAL cannot work on.
+    """
+    if not path:
+        raise StoreUnusableError("sqlite: without a file; write it as sqlite:FILE")
+    kind = file_system(path)
+    if kind in _UNSHARED:
+        raise StoreUnusableError(
+            f"{path}: on a {kind} file system, where processes cannot share SQLite's log; "
+            "put the store on a local disk"
+        )
+    try:
+        if create and not os.path.lexists(path):
+            # Private from the first byte, whatever the umask (DUR-2); SQLite gives the files
+            # that it puts beside this one the same mode.
+            handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.fchmod(handle, 0o600)
+            os.close(handle)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUnusableError(f"{path}: cannot be created: {error.strerror}") from error
+    _check_header(path)
+
+
+def _check_header(path: str) -> None:
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            raise NotAStoreError(f"{path}: not a regular file; name a file")
+        with open(path, "rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except FileNotFoundError as error:
+        raise StoreUnusableError(f"no store at {path}") from error
+    except OSError as error:
+        raise StoreUnusableError(f"{path}: cannot be read: {error.strerror}") from error
+    if not header:
+        return
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise NotAStoreError(f"{path}: not a SQLite file; nothing was changed")
+    _check_version(
+        path,
+        application=int.from_bytes(header[68:72], "big"),
+        version=int.from_bytes(header[60:64], "big"),
+        empty=header[28:32] == b"\0\0\0\1",
+    )
+
+
+def _check_version(path: str, *, application: int, version: int, empty: bool) -> None:
+    if application != APPLICATION_ID and not (empty and application == version == 0):
+        raise NotAStoreError(f"{path}: a SQLite file of another program; nothing was changed")
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{path}: format {version}, written by a newer pico; this one reads up to "
+            f"{FORMAT_VERSION}: upgrade pico; nothing was changed"
+        )
+
+
+def translate(path: str, act: str, error: apsw.Error) -> PicoError:
+    """Return the error of ours that says what the caller can do about one of the engine's."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreBusyError(f"{path}: {act}: another writer holds it; try again")
+        case apsw.FullError():
+            return StoreFullError(f"{path}: {act}: no room left; make room and try again")
+        case apsw.NotADBError():
+            return NotAStoreError(f"{path}: not a SQLite file ({error}); nothing was changed")
+        case apsw.CorruptError():
+            return StoreDamagedError(f"{path}: {act}: {error}; run pico verify")
+    return StoreIOError(f"{path}: {act}: {error}; check the disk and permissions, then try again")
+
+
+@contextmanager
+def translated(path: str, act: str) -> Iterator[None]:
+    """Turn the engine's errors into ours."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(path, act, error) from error
+
+
+def connect(path: str, *, busy_ms: int, read_only: bool) -> apsw.Connection:
+    """Return a connection with the settings that every connection has.
+
+    Raises:
+        StoreBusyError: The switch to the log could not be made within ``busy_ms``.
+        StoreUnusableError: The file is damaged or not a store's.
+    """
+    flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+    with translated(path, "open"):
+        db = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=200)
+        try:
+            db.set_busy_timeout(busy_ms)
+            if not read_only:
+                _switch_to_log(db, busy_ms)
+            db.pragma("wal_autocheckpoint", 1000)
+            db.pragma("journal_size_limit", WAL_BYTES_MAX)
+            db.pragma("cache_size", -8192)
+            db.pragma("trusted_schema", False)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def _switch_to_log(db: apsw.Connection, busy_ms: int) -> None:
+    """Switch to WAL; SQLite does not wait by itself when two connections do it at once."""
+    deadline = time.monotonic() + busy_ms / 1000
+    pause = 0.001
+    while True:
+        try:
+            mode = db.pragma("journal_mode", "wal")
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(pause)
+            pause = min(pause * 2, 0.05)
+            continue
+        if mode != "wal":
+            raise StoreUnusableError(
+                f"{db.filename}: SQLite stays in journal mode {mode} here, which this backend "
+                "does not use; put the store on a local disk"
+            )
+        return
+
+
+def prepare(db: apsw.Connection, path: str) -> None:
+    """Create the tables in an empty file, or make sure that they are the expected ones.
+
+    Raises:
+        NotAStoreError: The tables are not those of the format that the file claims.
+        NewerFormatError: The file is of a newer format.
+    """
+    with translated(path, "open"):
+        if _tables(db, path):
+            return
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if not _tables(db, path):
+                for statement in SCHEMA:
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            db.execute("COMMIT")
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+
+
+def _tables(db: apsw.Connection, path: str) -> bool:
+    """Tell whether the tables are there; refuse others than the format's."""
+    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")}
+    _check_version(
+        path,
+        application=int(db.pragma("application_id")),
+        version=int(db.pragma("user_version")),
+        empty=not found,
+    )
+    if found and found != set(SCHEMA):
+        strange = sorted(found ^ set(SCHEMA))[0].split("(")[0]
+        raise NotAStoreError(
+            f"{path}: its tables are not those of format {FORMAT_VERSION} (see: {strange}); "
+            "nothing was changed"
+        )
+    return bool(found)

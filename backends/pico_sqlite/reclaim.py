@@ -1,0 +1,129 @@
+"""Giving room back: deleting a session, vacuuming a file, and copying a file while it is used."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import apsw
+
+from pico_sqlite.connection import translated
+from pico_sqlite.memo import Memo
+from pico_sqlite.writer import Writer
+from pico_store.errors import StoreIOError
+from pico_store.limits import SEQ_MAX
+from pico_store.storage import VacuumReport
+
+_PAGES_A_STEP: Final = 1_024
+
+# Rows that no read shows any more. A deleted conversation keeps what live forks inherit: entries
+# and rewindable history up to `through`, which is a number and not a key, so that it is compared
+# through the extents.
+_SEQ: Final = "(SELECT x.high << 20 FROM extents x WHERE x.base = {key} >> 20) + ({key} & 1048575)"
+_GONE: Final = "SELECT id FROM conversations WHERE through IS NOT NULL"
+_DROP: Final = (
+    f"""DELETE FROM list_markers WHERE list IN (SELECT list FROM lists WHERE scope IN ({_GONE}))
+        AND seq > (SELECT c.through * l.rewind FROM lists l JOIN conversations c ON c.id = l.scope
+            WHERE l.list = list_markers.list)""",
+    f"""DELETE FROM list_elements WHERE list IN (SELECT list FROM lists WHERE scope IN ({_GONE}))
+        AND seq > (SELECT c.through * l.rewind FROM lists l JOIN conversations c ON c.id = l.scope
+            WHERE l.list = list_elements.list)""",
+    f"""DELETE FROM lists WHERE scope IN ({_GONE})
+        AND NOT EXISTS (SELECT 1 FROM list_elements e WHERE e.list = lists.list)
+        AND NOT EXISTS (SELECT 1 FROM list_markers m WHERE m.list = lists.list)""",
+    f"DELETE FROM current_values WHERE scope IN ({_GONE})",
+    f"""DELETE FROM value_versions WHERE scope IN ({_GONE})
+        AND seq > (SELECT c.through FROM conversations c WHERE c.id = value_versions.scope)""",
+    f"DELETE FROM tasks WHERE conversation IN ({_GONE})",
+    f"""DELETE FROM entries WHERE conversation IN ({_GONE})
+        AND {_SEQ.format(key="entries.id")} >
+            (SELECT c.through FROM conversations c WHERE c.id = entries.conversation)""",
+    "DELETE FROM conversations WHERE through = 0",
+)
+
+
+def delete_session(db: apsw.Connection, session: int) -> None:
+    """Delete all rows of a session, inside a transaction."""
+    for keys in Memo(session, db).numbers.ranges(0, SEQ_MAX, newest_first=False):
+        for table in ("entries", "tasks", "conversations"):
+            db.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", keys)
+        db.execute("DELETE FROM batches WHERE first BETWEEN ? AND ?", keys)
+        db.execute("DELETE FROM scratch WHERE task BETWEEN ? AND ?", keys)
+        owned = "SELECT list FROM lists WHERE scope BETWEEN ? AND ?"
+        for table in ("list_elements", "list_markers"):
+            db.execute(f"DELETE FROM {table} WHERE list IN ({owned})", keys)
+        for table in ("lists", "current_values", "value_versions"):
+            db.execute(f"DELETE FROM {table} WHERE scope BETWEEN ? AND ?", keys)
+    for table in ("extents", "kinds", "sessions"):
+        db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+
+
+def vacuum_file(writer: Writer, path: str) -> VacuumReport:
+    """Drop the rows that nothing shows, and rebuild the file without free pages.
+
+    Raises:
+        StoreBusyError: Another process is writing.
+    """
+    before = _size(path)
+    dropped = 0
+    with writer.transaction("vacuum") as db:
+        for statement in _DROP:
+            db.execute(statement)
+            dropped += db.changes()
+    writer.rebuild()
+    return VacuumReport(before, _size(path), dropped)
+
+
+def backup_file(source: str, path: str) -> None:
+    """Copy the file at one moment's state into a new file, a few pages at a time.
+
+    Raises:
+        StoreIOError: The path exists already or cannot be written; nothing is left there.
+    """
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.fchmod(handle, 0o600)
+        os.close(handle)
+    except OSError as error:
+        raise StoreIOError(
+            f"{path}: cannot be created: {error.strerror}; name a new file"
+        ) from error
+    try:
+        with translated(path, "backup"):
+            _copy(source, path)
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def _copy(source: str, path: str) -> None:
+    # One read transaction holds the state still while writers go on.
+    origin = apsw.Connection(source, flags=apsw.SQLITE_OPEN_READWRITE)
+    target = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        origin.execute("BEGIN")
+        origin.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        with target.backup("main", origin, "main") as backup:
+            while not backup.done:
+                backup.step(_PAGES_A_STEP)
+        # Owners stay with the original.
+        target.execute("UPDATE sessions SET owner = NULL")
+        target.pragma("wal_checkpoint", "TRUNCATE")
+        origin.execute("ROLLBACK")
+    finally:
+        target.close()
+        origin.close()
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _size(path: str) -> int:
+    return sum(os.stat(path + end).st_size for end in ("", "-wal") if os.path.exists(path + end))

@@ -1,0 +1,485 @@
+"""A checked batch as rows: what each write puts into, changes in or takes from the tables.
+
+Everything here runs inside a transaction that the writer has begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import apsw
+import msgspec
+
+from pico_sqlite.checksum import checksum
+from pico_sqlite.connection import Row
+from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, SHOWN, TURN, ListName, LiveTask, Memo
+from pico_sqlite.numbers import EXTENT_BITS
+from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq
+from pico_store.batch import (
+    DeleteConversation,
+    ListAppend,
+    ListClear,
+    ListRemove,
+    PatchTask,
+    SettleTask,
+    ValueDelete,
+    ValueSet,
+)
+from pico_store.check import CheckedBatch
+from pico_store.errors import OwnershipLostError
+from pico_store.forks import inherited_through
+from pico_store.records import Conversation, Entry, ForkPoint, Task
+
+ROLES: Final = {"start": 0, "inflight": 1, "terminal": 2}
+_pack = msgspec.msgpack.Encoder().encode
+
+_BATCH = (
+    "INSERT INTO batches(first, writes) SELECT ?, ? FROM sessions WHERE session = ? AND epoch = ?"
+)
+_FRAME = (
+    "INSERT INTO scratch(task, id, writes, namespace, key, checksum, body) "
+    "SELECT ?, ?, 1, ?, ?, ?, ? FROM sessions WHERE session = ? AND epoch = ?"
+)
+_OWNED = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
+_SCRATCH = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?, ?)"
+_CONVERSATION = (
+    "INSERT INTO conversations VALUES(?, ?, ?, ?, ?, "
+    "(SELECT conversation FROM tasks WHERE id = ?), ?, ?)"
+)
+_ENTRY = "INSERT INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
+_TASK = "INSERT INTO tasks VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PATCH = "UPDATE tasks SET status = ?, role = ?, flags = ?, checksum = ?, body = ? WHERE id = ?"
+_CURRENT = "INSERT OR REPLACE INTO current_values VALUES(?, ?, ?, ?, ?, ?)"
+_FORGET = "DELETE FROM current_values WHERE scope = ? AND namespace = ? AND key = ?"
+_VERSION = "INSERT INTO value_versions VALUES(?, ?, ?, ?, ?, ?)"
+_ELEMENT = "INSERT INTO list_elements VALUES(?, ?, ?, ?)"
+_MARKER = "INSERT INTO list_markers VALUES(?, ?, ?)"
+_SPENT = "UPDATE scratch SET namespace = NULL, key = NULL, checksum = NULL, body = NULL "
+
+
+def stored_key(key: str | None) -> str:
+    """Return a key as it is stored: no key and the empty key differ, and order is kept."""
+    return "" if key is None else ":" + key
+
+
+class Rows:
+    """Writes the batches of one session."""
+
+    def __init__(self, db: apsw.Connection, memo: Memo, epoch: int) -> None:
+        self.db = db
+        self._run = db.cursor().execute
+        self._memo = memo
+        self._epoch = epoch
+
+    def is_frame(self, checked: CheckedBatch) -> bool:
+        """Tell whether a scratch batch is one append, which one statement writes."""
+        return (
+            len(checked.writes) == 1
+            and type(checked.writes[0]) is ListAppend
+            and self._memo.numbers.holds(checked.first)
+        )
+
+    def write_frame(self, checked: CheckedBatch) -> None:
+        """Write a batch of which `is_frame` is true.
+
+        The statement finds out by itself whether the handle still owns the session.
+
+        Raises:
+            OwnershipLostError: It does not.
+        """
+        key_of = self._memo.numbers.key
+        write, task, seq, body = checked.writes[0], checked.task, checked.first, checked.bodies[0]
+        assert type(write) is ListAppend
+        assert task is not None
+        namespace, key = write.address.namespace, write.address.key
+        stored = "" if key is None else ":" + key
+        sums = checksum((seq, task, 1, namespace, stored), body)
+        owned = self._memo.session, self._epoch
+        self._run(_FRAME, (key_of(task), key_of(seq), namespace, stored, sums, body, *owned))
+        if not self.db.changes():
+            raise OwnershipLostError(_lost(self._epoch))
+
+    def write(self, checked: CheckedBatch) -> None:
+        """Write a batch.
+
+        Raises:
+            OwnershipLostError: Another open took the session over; nothing was written.
+        """
+        memo, run = self._memo, self._run
+        for high in range(checked.first >> EXTENT_BITS, (checked.last >> EXTENT_BITS) + 1):
+            if not memo.numbers.holds(high << EXTENT_BITS):
+                self.add_extent(high)
+        if checked.task is None:
+            first = memo.numbers.key(checked.first)
+            run(_BATCH, (first, len(checked.writes), memo.session, self._epoch))
+            if not self.db.changes():
+                raise OwnershipLostError(_lost(self._epoch))
+            writers = _MAIN_WRITERS
+        else:
+            if not run(_OWNED, (memo.session, self._epoch)).fetchall():
+                raise OwnershipLostError(_lost(self._epoch))
+            writers = _SCRATCH_WRITERS
+        seq = checked.first
+        for write, body in zip(checked.writes, checked.bodies, strict=True):
+            if type(write) is DeleteConversation:
+                self._delete_conversations(checked.deletions[seq - checked.first])
+            elif checked.task is None:
+                writers[type(write)](self, write, seq, body)
+            else:
+                writes = len(checked.writes) if seq == checked.first else 0
+                writers[type(write)](self, write, seq, body, writes)
+            seq = Seq(seq + 1)
+
+    def add_extent(self, high: int) -> None:
+        """Give the session another extent."""
+        base = self._one("SELECT coalesce(max(base), -1) + 1 FROM extents")[0]
+        self._run("INSERT INTO extents VALUES(?, ?, ?)", (base, self._memo.session, high))
+        self._memo.numbers.add(high, base)
+
+    def kind(self, name: str, *, entries: bool) -> int:
+        """Return the number of a kind, noting whether entries use it."""
+        known = self._memo.kinds.get(name)
+        if known is not None and known[1] >= entries:
+            return known[0]
+        if known is None:
+            sql = "INSERT INTO kinds(session, name, entries) VALUES(?, ?, ?)"
+            self._run(sql, (self._memo.session, name, entries))
+            kind = self.db.last_insert_rowid()
+        else:
+            kind = known[0]
+            self._run("UPDATE kinds SET entries = 1 WHERE kind = ?", (kind,))
+        self._memo.kinds[name] = kind, entries
+        self._memo.kind_names[kind] = name
+        return kind
+
+    def list_name(self, address: Address) -> ListName:
+        """Return the row of a list, making it at the list's first write."""
+        scope = self.scope(address)
+        key = stored_key(address.key)
+        known = self._memo.lists.get((scope, address.namespace, key))
+        if known is None:
+            sql = "SELECT list, rewind FROM lists WHERE scope = ? AND namespace = ? AND key = ?"
+            found: list[Row] = self._run(sql, (scope, address.namespace, key)).fetchall()
+            if not found:
+                rewind = type(address) is ConversationAddress and address.rewind
+                sql = "INSERT INTO lists(scope, namespace, key, rewind) VALUES(?, ?, ?, ?)"
+                self._run(sql, (scope, address.namespace, key, rewind))
+                found = [(self.db.last_insert_rowid(), rewind)]
+            known = ListName(int(found[0][0]), bool(found[0][1]))
+            self._memo.lists.keep((scope, address.namespace, key), known)
+        return known
+
+    def _one(self, sql: str, *values: int) -> Row:
+        rows: list[Row] = self._run(sql, values).fetchall()
+        assert rows, f"a row that the checks found is gone: {sql} {values}"
+        return rows[0]
+
+    def scope(self, address: Address) -> int:
+        """Return the key of what an address belongs to."""
+        if type(address) is ConversationAddress:
+            return self._memo.numbers.key(address.conversation)
+        if type(address) is ScratchAddress:
+            return self._memo.numbers.key(address.task)
+        return self._memo.numbers.scope()
+
+    # --- Conversations ---
+
+    def _conversation(self, write: Conversation, seq: Seq, body: None) -> None:
+        self.put_conversation(write, None)
+        self._memo.conversations.keep(write.id, write)
+
+    def put_conversation(self, record: Conversation, through: Seq | None) -> None:
+        """Insert a conversation, a deleted one with what is still shown of it."""
+        numbers, parent, owner = self._memo.numbers, record.parent, record.owner
+        self._run(
+            _CONVERSATION,
+            (
+                numbers.key(record.id),
+                self._memo.session,
+                None if parent is None else numbers.key(parent.conversation_id),
+                None if parent is None else numbers.key(parent.at),
+                None if owner is None else numbers.key(owner),
+                None if owner is None else numbers.key(owner),
+                through,
+                checksum(conversation_columns(record, through), None),
+            ),
+        )
+        if owner is not None:
+            sql = f"UPDATE tasks SET flags = flags | {OWNER} WHERE id = ?"
+            self._run(sql, (numbers.key(owner),))
+            known = self._memo.live_tasks.get(owner)
+            if known is not None:
+                self._memo.live_tasks[owner] = known._replace(flags=known.flags | OWNER)
+
+    def _delete_conversations(self, taken: list[Seq]) -> None:
+        for id in taken:
+            self._memo.conversations.pop(id, None)
+            self._set_through(self._stored_conversation(id), Seq(0))
+        # What is still shown may shrink for the taken ones and for deleted ones above them.
+        for id in taken:
+            source: Seq | None = id
+            while source is not None and not self._is_live(source):
+                through = inherited_through(source, self._forks, self._is_live)
+                record = self._stored_conversation(source)
+                self._set_through(record, Seq(through))
+                source = record.parent.conversation_id if record.parent else None
+
+    def _set_through(self, record: Conversation, through: Seq) -> None:
+        columns = conversation_columns(record, through)
+        sql = "UPDATE conversations SET through = ?, checksum = ? WHERE id = ?"
+        self._run(sql, (through, checksum(columns, None), self._memo.numbers.key(record.id)))
+
+    def _stored_conversation(self, id: Seq) -> Conversation:
+        sql = "SELECT id, parent, at, owner FROM conversations WHERE id = ?"
+        return conversation_record(self._memo, self._one(sql, self._memo.numbers.key(id)))
+
+    def _forks(self, id: Seq) -> list[Conversation]:
+        sql = "SELECT id, parent, at, owner FROM conversations WHERE parent = ?"
+        rows = self._run(sql, (self._memo.numbers.key(id),)).fetchall()
+        return [conversation_record(self._memo, row) for row in rows]
+
+    def _is_live(self, id: Seq) -> bool:
+        sql = "SELECT 1 FROM conversations WHERE id = ? AND through IS NULL"
+        return bool(self._run(sql, (self._memo.numbers.key(id),)).fetchall())
+
+    # --- Entries and tasks ---
+
+    def _entry(self, write: Entry, seq: Seq, body: bytes) -> None:
+        self.put_entry(write, body)
+
+    def put_entry(self, write: Entry, body: bytes) -> None:
+        """Insert an entry."""
+        numbers = self._memo.numbers
+        columns = (
+            write.id,
+            write.conversation_id,
+            write.kind,
+            write.key,
+            write.by_task_id,
+            write.head,
+        )
+        self._run(
+            _ENTRY,
+            (
+                numbers.key(write.id),
+                numbers.key(write.conversation_id),
+                self.kind(write.kind, entries=True),
+                write.key,
+                None if write.by_task_id is None else numbers.find(write.by_task_id),
+                None if write.head is None else numbers.key(write.head),
+                checksum(columns, body),
+                body,
+            ),
+        )
+
+    def _task(self, write: Task, seq: Seq, body: bytes) -> None:
+        self._memo.live_tasks[seq] = self.put_task(write, body)
+
+    def put_task(self, write: Task, body: bytes) -> LiveTask:
+        """Insert a task; return what a later change needs to know."""
+        numbers = self._memo.numbers
+        flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
+        after = _pack(write.after) if write.after else None
+        known = LiveTask(write.conversation_id, write.kind, flags, after)
+        self._run(
+            _TASK,
+            (
+                numbers.key(write.id),
+                self._memo.session,
+                numbers.key(write.conversation_id),
+                self.kind(write.kind, entries=False),
+                write.status,
+                ROLES[write.role],
+                flags,
+                after,
+                checksum(task_columns(write.id, write.status, write.role, known), body),
+                body,
+            ),
+        )
+        return known
+
+    def _patch(self, write: PatchTask, seq: Seq, body: bytes | None) -> None:
+        known = self._memo.live_tasks[write.id]
+        if write.abort:
+            known = known._replace(flags=known.flags | ABORT)
+        status, role = write.status, write.role
+        key = self._memo.numbers.key(write.id)
+        if body is None:
+            sql = "SELECT status, role, body FROM tasks WHERE id = ?"
+            status, stored, body = self._one(sql, key)
+            role = "start" if stored == 0 else "inflight"
+        assert status is not None
+        assert role is not None
+        assert body is not None
+        sums = checksum(task_columns(write.id, status, role, known), body)
+        self._run(_PATCH, (status, ROLES[role], known.flags, sums, body, key))
+        self._memo.live_tasks[write.id] = known
+
+    def _settle(self, write: SettleTask, seq: Seq, body: bytes) -> None:
+        known = self._memo.live_tasks.pop(write.id)
+        key = self._memo.numbers.key(write.id)
+        sums = checksum(task_columns(write.id, write.status, "terminal", known), body)
+        self._run(_PATCH, (write.status, ROLES["terminal"], known.flags, sums, body, key))
+        self._run("DELETE FROM scratch WHERE task = ?", (key,))
+        self._run("DELETE FROM current_values WHERE scope = ?", (key,))
+
+    # --- Values and lists of a main batch ---
+
+    def _set(self, write: ValueSet, seq: Seq, body: bytes) -> None:
+        self.put_value(write.address, seq, body)
+
+    def _delete(self, write: ValueDelete, seq: Seq, body: None) -> None:
+        if type(write.address) is ConversationAddress:
+            self.put_value(write.address, seq, None)
+        else:
+            key = stored_key(write.address.key)
+            self._run(_FORGET, (self.scope(write.address), write.address.namespace, key))
+
+    def put_value(self, address: Address, seq: Seq, body: bytes | None) -> None:
+        """Give an address a version; without a body, a tombstone."""
+        rewind = type(address) is ConversationAddress and address.rewind
+        key = stored_key(address.key)
+        scope = self.scope(address)
+        sums = checksum(value_columns(self._memo, seq, scope, address.namespace, key), body)
+        sql = _VERSION if rewind else _CURRENT
+        self._run(sql, (scope, address.namespace, key, seq, sums, body))
+        if type(address) is ConversationAddress:
+            policy = (address.conversation, address.namespace, address.key)
+            self._memo.policies.keep(policy, address.rewind)
+
+    def has_current(self, address: Address) -> bool:
+        """Tell whether a sticky address has a row."""
+        sql = "SELECT 1 FROM current_values WHERE scope = ? AND namespace = ? AND key = ?"
+        values = (self.scope(address), address.namespace, stored_key(address.key))
+        return bool(self._run(sql, values).fetchall())
+
+    def _append(self, write: ListAppend, seq: Seq, body: bytes) -> None:
+        self.put_element(self.list_name(write.address).list, seq, body)
+
+    def put_element(self, list: int, seq: Seq, body: bytes) -> None:
+        """Insert a list element."""
+        self._run(_ELEMENT, (list, seq, checksum((seq, list), body), body))
+
+    def put_marker(self, list: int, element: int, seq: Seq) -> None:
+        """Insert a removal or, with element 0, a clear."""
+        self._run(_MARKER, (list, element, seq))
+
+    def _remove(self, write: ListRemove, seq: Seq, body: None) -> None:
+        name = self.list_name(write.address)
+        if name.rewind:
+            self.put_marker(name.list, write.element, seq)
+        else:
+            sql = "DELETE FROM list_elements WHERE list = ? AND seq = ?"
+            self._run(sql, (name.list, write.element))
+
+    def _clear(self, write: ListClear, seq: Seq, body: None) -> None:
+        name = self.list_name(write.address)
+        if name.rewind:
+            self.put_marker(name.list, 0, seq)
+        else:
+            self._run("DELETE FROM list_elements WHERE list = ?", (name.list,))
+
+    # --- Scratch ---
+
+    def put_scratch(
+        self, address: ScratchAddress, seq: Seq, writes: int, body: bytes | None, *, kept: bool
+    ) -> None:
+        """Insert the row of a scratch write; ``kept``: it is a list element."""
+        numbers = self._memo.numbers
+        row: tuple[str | None, str | None, int | None, bytes | None] = (None, None, None, None)
+        if kept:
+            key = stored_key(address.key)
+            columns = (seq, address.task, writes, address.namespace, key)
+            row = (address.namespace, key, checksum(columns, body), body)
+        self._run(_SCRATCH, (numbers.key(address.task), numbers.key(seq), writes, *row))
+
+    def _scratch_append(self, write: ListAppend, seq: Seq, body: bytes, writes: int) -> None:
+        assert type(write.address) is ScratchAddress
+        self.put_scratch(write.address, seq, writes, body, kept=True)
+
+    def _scratch_remove(self, write: ListRemove, seq: Seq, body: None, writes: int) -> None:
+        assert type(write.address) is ScratchAddress
+        numbers = self._memo.numbers
+        key = numbers.key(write.address.task)
+        self._run(_SPENT + "WHERE task = ? AND id = ?", (key, numbers.key(write.element)))
+        self.put_scratch(write.address, seq, writes, None, kept=False)
+
+    def _scratch_clear(self, write: ListClear, seq: Seq, body: None, writes: int) -> None:
+        assert type(write.address) is ScratchAddress
+        key = self._memo.numbers.key(write.address.task)
+        name = (write.address.namespace, stored_key(write.address.key))
+        self._run(_SPENT + "WHERE task = ? AND namespace = ? AND key = ?", (key, *name))
+        self.put_scratch(write.address, seq, writes, None, kept=False)
+
+    def _scratch_set(self, write: ValueSet, seq: Seq, body: bytes, writes: int) -> None:
+        assert type(write.address) is ScratchAddress
+        self.put_value(write.address, seq, body)
+        self.put_scratch(write.address, seq, writes, None, kept=False)
+
+    def _scratch_delete(self, write: ValueDelete, seq: Seq, body: None, writes: int) -> None:
+        assert type(write.address) is ScratchAddress
+        self._delete(write, seq, None)
+        self.put_scratch(write.address, seq, writes, None, kept=False)
+
+
+def conversation_record(memo: Memo, row: Row) -> Conversation:
+    """Return a conversation from its columns id, parent, at and owner."""
+    seq = memo.numbers.seq
+    id, parent, at, owner = row
+    return Conversation(
+        id=seq(id),
+        parent=None if parent is None else ForkPoint(seq(parent), seq(at)),
+        owner=None if owner is None else seq(owner),
+    )
+
+
+def conversation_columns(record: Conversation, through: int | None) -> tuple[int | None, ...]:
+    """Return what a conversation's checksum covers."""
+    parent = record.parent
+    fork = (None, None) if parent is None else (parent.conversation_id, parent.at)
+    return (record.id, *fork, record.owner, through)
+
+
+def task_columns(
+    id: Seq, status: str, role: str, known: LiveTask
+) -> tuple[int | str | bytes | None, ...]:
+    """Return what a task's checksum covers beside its state."""
+    shown = known.flags & SHOWN
+    return (id, known.conversation, known.kind, status, ROLES[role], shown, known.after)
+
+
+def value_columns(
+    memo: Memo, seq: Seq, scope: int, namespace: str, key: str
+) -> tuple[int | str, ...]:
+    """Return what a value's checksum covers beside its body."""
+    return (seq, memo.numbers.seq(scope), namespace, key)
+
+
+_Writer = Callable[..., None]
+_MAIN_WRITERS: Final[dict[type, _Writer]] = {
+    ValueSet: Rows._set,
+    ValueDelete: Rows._delete,
+    ListAppend: Rows._append,
+    ListRemove: Rows._remove,
+    ListClear: Rows._clear,
+    Conversation: Rows._conversation,
+    Entry: Rows._entry,
+    Task: Rows._task,
+    PatchTask: Rows._patch,
+    SettleTask: Rows._settle,
+}
+_SCRATCH_WRITERS: Final[dict[type, _Writer]] = {
+    ValueSet: Rows._scratch_set,
+    ValueDelete: Rows._scratch_delete,
+    ListAppend: Rows._scratch_append,
+    ListRemove: Rows._scratch_remove,
+    ListClear: Rows._scratch_clear,
+}
+
+
+def _lost(epoch: int) -> str:
+    return (
+        f"this handle's epoch {epoch} is over: another open took the session; "
+        "nothing was written; open it again"
+    )

@@ -1,0 +1,74 @@
+"""The tables of a SQLite store, their version, and what each column is for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+APPLICATION_ID: Final = 0x7069636F
+"""The bytes "pico" at offset 68 of the file."""
+FORMAT_VERSION: Final = 1
+"""At offset 60 of the file; greater ones are refused."""
+
+
+# Every record has one integer key that holds both its session and its number (see numbers.py), so
+# that the b-trees cluster by session, keys stay short, and a payload sits on a rowid leaf, where
+# it may fill a page; in a WITHOUT ROWID table a payload over a quarter of a page spills.
+# Columns named conversation, task, owner, parent and at hold such keys; seq, element and through
+# hold plain numbers. "key" columns hold '' for no key and ':' + key otherwise.
+SCHEMA: Final = (
+    """CREATE TABLE sessions(
+        session INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, epoch INT NOT NULL,
+        owner TEXT)""",
+    """CREATE TABLE extents(
+        base INTEGER PRIMARY KEY, session INT NOT NULL, high INT NOT NULL,
+        UNIQUE(session, high))""",
+    """CREATE TABLE batches(first INTEGER PRIMARY KEY, writes INT NOT NULL)""",
+    """CREATE TABLE kinds(
+        kind INTEGER PRIMARY KEY, session INT NOT NULL, name TEXT NOT NULL, entries INT NOT NULL,
+        UNIQUE(session, name))""",
+    """CREATE TABLE conversations(
+        id INTEGER PRIMARY KEY, session INT NOT NULL, parent INT, at INT, owner INT,
+        owner_conversation INT, through INT, checksum INT NOT NULL)""",
+    "CREATE INDEX conversation_session ON conversations(session)",
+    "CREATE INDEX conversation_parent ON conversations(parent) WHERE parent IS NOT NULL",
+    "CREATE INDEX conversation_owner ON conversations(owner) WHERE owner IS NOT NULL",
+    """CREATE INDEX conversation_owner_conversation ON conversations(owner_conversation)
+        WHERE owner_conversation IS NOT NULL""",
+    """CREATE TABLE entries(
+        id INTEGER PRIMARY KEY, conversation INT NOT NULL, kind INT NOT NULL, key TEXT,
+        by_task INT, head INT, checksum INT NOT NULL, body BLOB NOT NULL)""",
+    "CREATE INDEX entry_kind ON entries(conversation, kind)",
+    "CREATE INDEX entry_conversation ON entries(conversation)",
+    "CREATE INDEX entry_key ON entries(conversation, kind, key) WHERE key IS NOT NULL",
+    "CREATE INDEX entry_head ON entries(conversation) WHERE head IS NOT NULL",
+    """CREATE TABLE tasks(
+        id INTEGER PRIMARY KEY, session INT NOT NULL, conversation INT NOT NULL,
+        kind INT NOT NULL, status TEXT NOT NULL, role INT NOT NULL, flags INT NOT NULL,
+        after BLOB, checksum INT NOT NULL, body BLOB NOT NULL)""",
+    "CREATE INDEX task_conversation ON tasks(conversation)",
+    "CREATE INDEX task_live ON tasks(session) WHERE role < 2",
+    "CREATE INDEX task_live_conversation ON tasks(conversation) WHERE role < 2",
+    # The current value of sticky, session and scratch addresses; body NULL: deleted, kept for its
+    # policy. scope is the key of the conversation or task, or the session's own (number 0).
+    """CREATE TABLE current_values(
+        scope INT, namespace TEXT, key TEXT, seq INT NOT NULL, checksum INT NOT NULL, body BLOB,
+        PRIMARY KEY(scope, namespace, key)) WITHOUT ROWID""",
+    # Every version of rewindable addresses; body NULL: a tombstone.
+    """CREATE TABLE value_versions(
+        scope INT, namespace TEXT, key TEXT, seq INT, checksum INT NOT NULL, body BLOB,
+        PRIMARY KEY(scope, namespace, key, seq)) WITHOUT ROWID""",
+    """CREATE TABLE lists(
+        list INTEGER PRIMARY KEY, scope INT NOT NULL, namespace TEXT NOT NULL, key TEXT NOT NULL,
+        rewind INT NOT NULL, UNIQUE(scope, namespace, key))""",
+    """CREATE TABLE list_elements(
+        list INT, seq INT, checksum INT NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY(list, seq)) WITHOUT ROWID""",
+    # Removals (element > 0) and clears (element 0) of rewindable lists.
+    """CREATE TABLE list_markers(
+        list INT, element INT, seq INT, PRIMARY KEY(list, element, seq)) WITHOUT ROWID""",
+    # One row a scratch write. writes is the size of the batch in its first row, else 0. body NULL:
+    # nothing is left of the write but its number, which the sequence and the boundaries need.
+    """CREATE TABLE scratch(
+        task INT, id INT, writes INT NOT NULL, namespace TEXT, key TEXT, checksum INT, body BLOB,
+        PRIMARY KEY(task, id)) WITHOUT ROWID""",
+)

@@ -1,0 +1,257 @@
+"""A SQLite store: many sessions in one file, shared by processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Final
+
+import apsw
+
+from pico_sqlite.connection import Row, check_file, prepare, translate
+from pico_sqlite.load import load_session
+from pico_sqlite.memo import Memo
+from pico_sqlite.owner import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
+from pico_sqlite.readers import Readers
+from pico_sqlite.reclaim import backup_file, delete_session, vacuum_file
+from pico_sqlite.record_reads import RecordReads
+from pico_sqlite.rows import Rows
+from pico_sqlite.storage import SqliteStorage
+from pico_sqlite.verify import verify_file
+from pico_sqlite.writer import Writer
+from pico_store.check import check_name
+from pico_store.errors import (
+    PicoError,
+    SessionExistsError,
+    SessionOwnedError,
+    StorageClosedError,
+    UnknownSessionError,
+)
+from pico_store.snapshot import SnapshotItem
+from pico_store.snapshot_check import check_snapshot
+from pico_store.storage import (
+    Counters,
+    Durability,
+    SessionInfo,
+    VacuumReport,
+    VerifyReport,
+)
+
+BUSY_MS_DEFAULT: Final = 10_000
+
+
+class SqliteStore:
+    """A `Store` in one SQLite file.
+
+    Guarantees:
+        Any number of threads and processes may use one file; commits of one process go through
+        one connection, and reads through connections of their own.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        create: bool = True,
+        durability: Durability = "ordered",
+        busy_ms: int = BUSY_MS_DEFAULT,
+    ) -> None:
+        check_file(path, create=create)
+        self._path = path
+        self._durability: Durability = durability
+        self._closed = ""
+        self._lock = threading.Lock()
+        self._open: weakref.WeakSet[SqliteStorage] = weakref.WeakSet()
+        self._writer = Writer(path, busy_ms=busy_ms, durability=durability)
+        try:
+            prepare(self._writer.db, path)
+        except BaseException:
+            self._writer.close()
+            raise
+        self._readers = Readers(path, busy_ms=busy_ms)
+        _stores.add(self)
+
+    @property
+    def url(self) -> str:
+        options = f"?durability={self._durability}" if self._durability != "ordered" else ""
+        return f"sqlite:{self._path}{options}"
+
+    @property
+    def transactions(self) -> int:
+        """Transactions that ``power`` commits shared; each cost at most one fsync."""
+        return self._writer.groups
+
+    def sessions(self) -> list[SessionInfo]:
+        self._check_open()
+        found = []
+        with self._readers.snapshot() as snapshot:
+            sql = "SELECT session, name, epoch, owner FROM sessions ORDER BY name"
+            rows: list[Row] = snapshot.rows(sql)
+            for session, name, epoch, owner in rows:
+                reads = RecordReads(Memo(session, snapshot.db), Counters(), name)
+                record = decode_owner(owner)
+                public = None if record is None else record.public()
+                found.append(SessionInfo(name, reads.last_seq(snapshot), epoch, public))
+        return found
+
+    def create(self, session_id: str) -> SqliteStorage:
+        self._check_open()
+        check_name(session_id, "sessionId")
+        owner = new_owner()
+        try:
+            with self._writer.transaction("create") as db:
+                session = self._new_session(db, session_id, owner)
+        except BaseException:
+            forget_owner(owner)
+            raise
+        return self._handle(session, session_id, epoch=1, owner=owner)
+
+    def open(
+        self, session_id: str, *, read_only: bool = False, take_over: bool = False
+    ) -> SqliteStorage:
+        self._check_open()
+        if read_only:
+            with self._readers.snapshot() as snapshot:
+                session, epoch, _ = self._find(snapshot.db, session_id)
+            return self._handle(session, session_id, epoch=epoch, owner=None)
+        owner = new_owner()
+        try:
+            with self._writer.transaction("open") as db:
+                session, epoch, holder = self._find(db, session_id)
+                if not take_over:
+                    self._check_free(session_id, holder)
+                epoch += 1
+                sql = "UPDATE sessions SET epoch = ?, owner = ? WHERE session = ?"
+                db.execute(sql, (epoch, owner.encode(), session))
+        except BaseException:
+            forget_owner(owner)
+            raise
+        return self._handle(session, session_id, epoch=epoch, owner=owner)
+
+    def delete(self, session_id: str) -> None:
+        self._check_open()
+        with self._writer.transaction("delete") as db:
+            session, _, holder = self._find(db, session_id)
+            self._check_free(session_id, holder)
+            delete_session(db, session)
+
+    def load(self, session_id: str, items: Iterable[SnapshotItem]) -> None:
+        self._check_open()
+        check_name(session_id, "sessionId")
+        with self._writer.transaction("load") as db:
+            session = self._new_session(db, session_id, None)
+            load_session(db, session, check_snapshot(items))
+
+    def verify(self) -> VerifyReport:
+        self._check_open()
+        with self._readers.snapshot() as snapshot:
+            return verify_file(snapshot)
+
+    def vacuum(self) -> VacuumReport:
+        self._check_open()
+        return vacuum_file(self._writer, self._path)
+
+    def backup(self, path: str) -> None:
+        self._check_open()
+        backup_file(self._path, path)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            for storage in list(self._open):
+                storage.close()
+            self._closed = "closed"
+            _stores.discard(self)
+        self._readers.close()
+        self._writer.close()
+
+    def refuse_after_fork(self) -> None:
+        """Refuse every call in a process that inherited this store by ``fork``."""
+        self._closed = "used after os.fork()"
+        for storage in list(self._open):
+            storage.refuse_after_fork()
+
+    def release(self, owner: OwnerRecord, session: int, epoch: int) -> None:
+        """Give a session back, as far as the file can be written."""
+        forget_owner(owner)
+        try:
+            with self._writer.transaction("close") as db:
+                sql = "UPDATE sessions SET owner = NULL WHERE session = ? AND epoch = ?"
+                db.execute(sql, (session, epoch))
+        except PicoError:
+            # The record stays; its token is dead, so that the next open takes the session.
+            pass
+
+    def _handle(
+        self, session: int, session_id: str, *, epoch: int, owner: OwnerRecord | None
+    ) -> SqliteStorage:
+        try:
+            storage = SqliteStorage(
+                session=session,
+                session_id=session_id,
+                epoch=epoch,
+                owner=owner,
+                writer=self._writer,
+                readers=self._readers,
+                release=self.release,
+            )
+        except BaseException:
+            if owner is not None:
+                self.release(owner, session, epoch)
+            raise
+        self._open.add(storage)
+        if owner is not None:
+            # A handle that nobody closed must not hold the session for the process's life.
+            weakref.finalize(storage, forget_owner, owner).atexit = False
+        return storage
+
+    def _new_session(self, db: apsw.Connection, name: str, owner: OwnerRecord | None) -> int:
+        sql = "INSERT INTO sessions(name, epoch, owner) VALUES(?, ?, ?)"
+        try:
+            values = (name, 0 if owner is None else 1, None if owner is None else owner.encode())
+            db.execute(sql, values)
+        except apsw.ConstraintError as error:
+            problem = f"session {name!r:.80} exists already; open it, or choose another id"
+            raise SessionExistsError("OWN-1", "sessionId", problem) from error
+        session = db.last_insert_rowid()
+        Rows(db, Memo(session, db), epoch=0).add_extent(0)
+        return session
+
+    def _find(self, db: apsw.Connection, name: str) -> tuple[int, int, OwnerRecord | None]:
+        check_name(name, "sessionId")
+        try:
+            sql = "SELECT session, epoch, owner FROM sessions WHERE name = ?"
+            found: list[Row] = db.execute(sql, (name,)).fetchall()
+        except apsw.Error as error:
+            raise translate(self._path, "open", error) from error
+        if not found:
+            problem = f"no session {name!r:.80} in {self.url}; create it, or choose another id"
+            raise UnknownSessionError("OWN-1", "sessionId", problem)
+        session, epoch, owner = found[0]
+        return int(session), int(epoch), decode_owner(owner)
+
+    def _check_free(self, name: str, holder: OwnerRecord | None) -> None:
+        if holder is not None and is_alive(holder):
+            raise SessionOwnedError(
+                f"session {name!r:.80} is held by process {holder.pid} on {holder.host} since "
+                f"{holder.since_ms} (Unix ms); close it there, or open it read-only"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageClosedError(f"{self.url}: the store is {self._closed}; open it again")
+
+
+_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+
+
+def _refuse_all_after_fork() -> None:
+    for store in list(_stores):
+        store.refuse_after_fork()
+
+
+# SQLite's connections must not be used in a forked child: its locks stay with the parent.
+os.register_at_fork(after_in_child=_refuse_all_after_fork)

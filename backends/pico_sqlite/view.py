@@ -1,0 +1,109 @@
+"""Committed state as the shared checks see it, answered from memory where it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pico_sqlite.memo import Memo
+from pico_sqlite.readers import Readers
+from pico_sqlite.record_reads import RecordReads
+from pico_sqlite.rows import stored_key
+from pico_sqlite.state_reads import StateReads
+from pico_store.address import Address, ConversationAddress, Seq, Shape
+from pico_store.query import ConversationQuery, TaskQuery
+from pico_store.query_check import Window, check_window
+from pico_store.records import Conversation
+from pico_store.view import TaskFacts
+
+
+class View:
+    """A `CommittedView` of one session for the handle that owns it."""
+
+    def __init__(
+        self,
+        memo: Memo,
+        readers: Readers,
+        records: RecordReads,
+        state: StateReads,
+        last_seq: Callable[[], Seq],
+    ) -> None:
+        self._memo = memo
+        self._readers = readers
+        self._records = records
+        self._state = state
+        self._last_seq = last_seq
+
+    @property
+    def last_seq(self) -> Seq:
+        return self._last_seq()
+
+    def conversation(self, id: Seq) -> Conversation | None:
+        known = self._memo.conversations.get(id)
+        if known is None:
+            with self._readers.snapshot() as snapshot:
+                known = self._records.get_conversations(snapshot, (id,)).get(id)
+            if known is not None:
+                self._memo.conversations.keep(id, known)
+        return known
+
+    def task(self, id: Seq) -> TaskFacts | None:
+        known = self._memo.live_tasks.get(id)
+        if known is not None:
+            return TaskFacts(Seq(known.conversation), True)
+        with self._readers.snapshot() as snapshot:
+            row = self._records.task_row(snapshot, id)
+        if row is None:
+            return None
+        known = self._records.live_task(row)
+        live = row[4] < 2
+        if live:
+            self._memo.live_tasks[id] = known
+        return TaskFacts(Seq(known.conversation), live)
+
+    def entry_visible(self, conversation: Seq, entry: Seq) -> bool:
+        with self._readers.snapshot() as snapshot:
+            reader = self._records.live(snapshot, conversation, "")
+            return self._records.entry_visible(snapshot, reader, entry)
+
+    def head_boundary(self, conversation: Seq, at: Seq) -> Seq | None:
+        with self._readers.snapshot() as snapshot:
+            entry = self._records.newest_head(snapshot, conversation, at)
+        return None if entry is None else entry.head
+
+    def element_visible(self, address: Address, element: Seq, at: Seq | None) -> bool:
+        with self._readers.snapshot() as snapshot:
+            return self._state.element_visible(snapshot, address, element, at)
+
+    def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
+        if shape == "list":
+            scope = self._memo.numbers.key(address.conversation)
+            name = (scope, address.namespace, stored_key(address.key))
+            known = self._memo.lists.get(name)
+            if known is not None:
+                return known.rewind
+        else:
+            policy = (address.conversation, address.namespace, address.key)
+            fixed = self._memo.policies.get(policy)
+            if fixed is not None:
+                return fixed
+        with self._readers.snapshot() as snapshot:
+            return self._state.rewind_policy(snapshot, address, shape)
+
+    def owned_conversations(self, conversation: Seq) -> list[Seq]:
+        found: list[Seq] = []
+        after: Seq | None = None
+        with self._readers.snapshot() as snapshot:
+            while True:
+                query = ConversationQuery(owner_conversation=conversation, after=after)
+                page = self._records.scan_conversations(snapshot, query, check_window(query))
+                found += [record.id for record in page.items]
+                if page.next is None:
+                    return found
+                after = page.next
+
+    def live_tasks(self, conversation: Seq) -> list[Seq]:
+        query = TaskQuery(conversation_ids=(conversation,), live=True)
+        everything = Window(1, 2**53, newest_first=False, limit=2**31)
+        with self._readers.snapshot() as snapshot:
+            page = self._records.scan_tasks(snapshot, query, everything)
+        return [task.id for task in page.items]
