@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, structs
 
 from pico_conformance.rule import Lab, rule
-from pico_conformance.rules.everything import exact, untouched
+from pico_conformance.rules.everything import exact, now_and_reopened, untouched
 from pico_conformance.rules.scene import build_scene
 from pico_store.address import Seq
 from pico_store.query import EntryQuery
@@ -45,7 +45,7 @@ def test_an_entry_is_read_back_as_it_was_written(lab: Lab) -> None:
         lab.commit(entry)
         written.append(entry)
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         by_id = storage.get_entries([entry.id for entry in written])
         shown = storage.scan_entries(EntryQuery(conversation_id=root, after=target)).items
         for entry, scanned in zip(written, shown, strict=True):
@@ -60,7 +60,7 @@ def test_kinds_and_keys_are_kept_exactly(lab: Lab) -> None:
     root = lab.root()
     ids = {text: lab.entry(root, kind=text or "empty", key=text) for text in ODD_TEXTS}
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         kinds = storage.entry_kinds()
         assert kinds == {text or "empty" for text in ODD_TEXTS}, f"kinds: {sorted(kinds)}"
         for text, id in ids.items():

@@ -29,6 +29,8 @@ T = TypeVar("T")
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 _encode = msgspec.json.Encoder().encode
+# More than any session here has, but for the one that starts near the last number there is.
+_IDS_MAX = 2_000
 _NAMESPACES = ("s", "v", "l", "gone")
 
 
@@ -50,6 +52,12 @@ def walk(read: Callable[[Q], Page[T]], query: Q) -> list[T]:
         query = msgspec.structs.replace(query, after=page.next)
 
 
+def now_and_reopened(lab: Lab) -> Iterator[Storage]:
+    """Yield the lab's storage, then the same session opened anew."""
+    yield lab.storage
+    yield lab.reopen()
+
+
 def everything(storage: Storage) -> dict[str, str]:
     """Return every result that the reads of a small session give, by the read that gave it."""
     seen: dict[str, str] = {}
@@ -66,7 +74,7 @@ def everything(storage: Storage) -> dict[str, str]:
         seen[f"export[{index}]"] = exact(item)
     note("entry_kinds", storage.entry_kinds)
     note("scan_batches", lambda: walk(storage.scan_batches, BatchQuery(limit=7)))
-    ids = [Seq(id) for id in range(storage.last_seq + 3)]
+    ids = [Seq(id) for id in range(min(storage.last_seq, _IDS_MAX) + 3)]
     note("get_conversations", lambda: list(storage.get_conversations(ids).values()))
     note("get_entries", lambda: list(storage.get_entries(ids).values()))
     note("get_tasks", lambda: list(storage.get_tasks(ids).values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from pico_conformance.rule import Lab, rule
-from pico_conformance.rules.everything import untouched, walk
+from pico_conformance.rules.everything import now_and_reopened, untouched, walk
 from pico_conformance.rules.scene import moves, rewindable, sticky
 from pico_store.address import Seq, SessionAddress
 from pico_store.batch import (
@@ -292,7 +292,7 @@ def test_parent_and_owner_are_independent_links(lab: Lab) -> None:
     ]
     ids = [conversation.id for conversation in made]
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         found = list(storage.get_conversations(ids).values())
         assert found == made, f"read back as {found}"
         scanned = storage.scan_conversations(ConversationQuery(after=root)).items

@@ -16,7 +16,7 @@ from msgspec import json, structs
 
 from pico_conformance.rule import Lab, rule
 from pico_conformance.rules.entries import ODD_TEXTS
-from pico_conformance.rules.everything import exact, untouched, walk
+from pico_conformance.rules.everything import exact, now_and_reopened, untouched, walk
 from pico_conformance.rules.scene import moves, rewindable, sticky
 from pico_store.address import ScratchAddress, Seq, SessionAddress
 from pico_store.batch import ListAppend, MainBatch, PatchTask, SettleTask, ValueSet
@@ -129,7 +129,7 @@ def test_numbers_are_kept_exactly(lab: Lab) -> None:
         lab.set(SessionAddress("n", str(index)), number)
     entry = lab.entry(root, data=NUMBERS)
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         every = storage.get_value(PLACE)
         data = storage.get_entries([entry])[entry].data
         assert every is not None, "the value is absent"
@@ -170,7 +170,7 @@ def test_strings_are_kept_exactly(lab: Lab) -> None:
         lab.set(SessionAddress("n", str(index)), text)
     entry = lab.entry(root, data=value)
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         read = storage.get_value(PLACE)
         assert read is not None, "the value is absent"
         assert exact(read.value) == exact(value), "texts in a value changed"
@@ -231,11 +231,12 @@ def test_two_hundred_levels_and_no_more(lab: Lab) -> None:
     with untouched(lab, "JSON-4"):
         lab.entry(root, data=_nested(10_000))
     text = encode_batch(MainBatch((ValueSet(PLACE, _nested(200)),)))
+    deepest = json.encode(_nested(200))
     decoded = decode_batch(text)
     assert encode_batch(decoded) == text, "200 levels do not survive as JSON text"
     with lab.refused("JSON-4"):
-        deeper = text.replace(b'"value":', b'"value":[').replace(b"}]}", b"]}]}")
-        lab.storage.commit(decode_batch(deeper))
+        levels = b"[" * 201 + b"]" * 201
+        lab.storage.commit(decode_batch(text.replace(deepest, levels)))
     with lab.refused("JSON-4"):
         parse_json(b"[" * 100_000 + b"]" * 100_000)
 
@@ -346,7 +347,7 @@ def test_the_order_of_keys_is_kept_and_does_not_matter(lab: Lab) -> None:
     lab.set(PLACE, ordered)
     lab.commit(Entry(lab.next, root, "x", model=[ordered], edits=(Replace(entry, [ordered]),)))
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         found = storage.get_value(PLACE)
         assert found is not None, "the value is absent"
         assert exact(found.value) == exact(ordered), f"read in another order: {found.value}"

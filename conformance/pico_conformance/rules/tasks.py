@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from pico_conformance.rule import Lab, rule
-from pico_conformance.rules.everything import exact, untouched
+from pico_conformance.rules.everything import exact, now_and_reopened, untouched
 from pico_conformance.rules.scene import build_scene
 from pico_store.address import ScratchAddress, Seq
 from pico_store.batch import (
@@ -47,7 +47,7 @@ def test_a_task_is_read_back_as_it_was_written(lab: Lab) -> None:
     second = structs.replace(full, id=lab.next, after=(full.id, first), turn=False)
     lab.commit(second)
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         read = storage.get_tasks([full.id, second.id])
         assert exact(read[full.id]) == exact(full), f"read as {exact(read[full.id])}"
         assert exact(read[second.id]) == exact(second), f"read as {exact(read[second.id])}"
@@ -130,7 +130,7 @@ def test_what_a_patch_and_a_settlement_refuse(lab: Lab) -> None:
     for changed in changes:
         with untouched(lab, "TASK-2"):
             lab.commit(structs.replace(patch, **changed))
-    for changed in (
+    changes = (
         {"role": "start"},
         {"role": "inflight"},
         {"role": None},
@@ -138,7 +138,8 @@ def test_what_a_patch_and_a_settlement_refuse(lab: Lab) -> None:
         {"state": None},
         {"id": scene.done},
         {"id": Seq(10**6)},
-    ):
+    )
+    for changed in changes:
         with untouched(lab, "TASK-2"):
             lab.commit(structs.replace(settle, **changed))
     with untouched(lab, "TASK-2"):
@@ -185,7 +186,7 @@ def test_scratch_holds_values_and_lists_of_one_task(lab: Lab) -> None:
     lab.scratch(two, ValueSet(ScratchAddress(two, "p", "k"), "other"))
     set_at = lab.scratch(one, ValueSet(partial, "b"), ListClear(frames), ListAppend(frames, 3))
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         value = storage.get_value(partial)
         assert value is not None, "the scratch value is absent"
         assert (value.seq, value.value) == (set_at.first, "b"), f"the scratch value: {value}"
@@ -211,7 +212,7 @@ def test_a_settlement_retires_the_scratch_in_its_own_commit(lab: Lab) -> None:
         )
     last = lab.settle(task)
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         assert storage.get_value(ScratchAddress(task, "p")) is None, "a scratch value survived"
         page = storage.read_list(ScratchAddress(task, "f"), ListQuery())
         assert page.items == [], "a scratch list survived"
@@ -318,7 +319,7 @@ def test_terminal_tasks_stay_as_they_were_settled(lab: Lab) -> None:
     lab.entry(root)
     lab.store.vacuum()
 
-    for storage in (lab.storage, lab.reopen()):
+    for storage in now_and_reopened(lab):
         found = storage.get_tasks([task])[task]
         assert (found.status, found.role) == ("failed", "terminal"), f"settled as {found}"
         assert found.state == {"status": "failed", "error": "none\x00"}, f"state {found.state}"
