@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from pico_store.address import Seq
-from pico_store.errors import InvalidBatchError
+from pico_store.errors import InvalidBatchError, InvalidValueError, LimitExceededError
+from pico_store.limits import VALUE_BYTES_MAX
 from pico_store.records import ContextEdit, Entry, JsonObject, JsonValue, Omit, Replace
-from pico_store.strict_json import pack, unpack
+from pico_store.strict_json import json_size, pack, unpack
 
 
 class EntryColumns(NamedTuple):
@@ -42,7 +44,30 @@ def pack_entry(entry: Entry) -> bytes:
             problem = f"{type(entry.edits).__name__}; allowed: a tuple of Omit and Replace"
             raise InvalidBatchError("ENT-4", "edits", problem)
         body["edits"] = [_edit_object(edit, index) for index, edit in enumerate(entry.edits)]
-    return pack(body, "")
+    try:
+        return pack(body, "")
+    except InvalidValueError as error:
+        if error.clause != "JSON-4":
+            raise
+    return _pack_deep(entry, body)
+
+
+def _pack_deep(entry: Entry, body: JsonObject) -> bytes:
+    """Pack a body that is deeper than a value may be, if no part of it is.
+
+    The limit is for what the caller passed; the body itself adds up to three levels.
+    """
+    if entry.model is not None:
+        pack(entry.model, "model")  # type: ignore[arg-type]
+    if entry.data is not UNSET:
+        pack(entry.data, "data")
+    for index, edit in enumerate(entry.edits or ()):
+        if isinstance(edit, Replace):
+            pack(edit.messages, f"edits[{index}].messages")  # type: ignore[arg-type]
+    if (size := json_size(body)) > VALUE_BYTES_MAX:
+        problem = f"{size:,} bytes as JSON; allowed: {VALUE_BYTES_MAX:,}"
+        raise LimitExceededError("JSON-5", "", problem)
+    return msgspec.msgpack.encode(body)
 
 
 def unpack_entry(columns: EntryColumns, body: bytes) -> Entry:
