@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from math import isfinite
 from typing import Final
 
 import msgspec
@@ -22,6 +22,7 @@ _PACKED_SAFE: Final = VALUE_BYTES_MAX // 6
 # A level-by-level walk costs least but keeps a level in memory; past this many nodes the walk
 # that keeps one path takes over.
 _QUICK_NODES: Final = 1_000_000
+_QUICK_PARTS: Final = 4_096
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
 _TEXT: Final = frozenset((str,))
 
@@ -66,27 +67,51 @@ def json_size(value: JsonValue) -> int:
 
 
 def _is_plain(value: object) -> bool:
-    """Tell whether all types are allowed; strings and integers are left to the encoder."""
-    if type(value) in _PLAIN:
-        return True
-    # Each round takes the parts of one depth that are not plain. What most values consist of, an
-    # object or list of plain parts, is told without a step in Python for each part.
+    """Tell whether all types are allowed; strings and integers are left to the encoder.
+
+    Decides about all but large or deep values itself: so few containers cannot be nested too
+    deep, and what they hold, even where one stands in several places, is soon walked.
+    """
+    if type(value) is not dict and type(value) is not list:
+        return type(value) in _PLAIN or (type(value) is float and isfinite(value))
+    containers: list[list[object] | dict[object, object]] = [value]
+    # Plain loops: for the few parts that most containers have, sets and map() take longer.
+    for container in containers:
+        if len(containers) > DEPTH_MAX or len(container) > _QUICK_PARTS:
+            return _is_plain_by_level(value)
+        if type(container) is dict:
+            for key in container:
+                if type(key) is not str:
+                    return False
+            items: Iterable[object] = container.values()
+        else:
+            items = container
+        for item in items:
+            kind = type(item)
+            if kind not in _PLAIN:
+                if kind is dict or kind is list:
+                    containers.append(item)  # type: ignore[arg-type]
+                elif kind is not float or not isfinite(item):  # type: ignore[arg-type]
+                    return False
+    return True
+
+
+def _is_plain_by_level(value: object) -> bool:
+    """Tell the same of a value of any size; answers no where `_refuse` has to look closer."""
     level: list[object] = [value]
     nodes = 0
     for _ in range(DEPTH_MAX):
         below: list[object] = []
         for part in level:
             kind = type(part)
-            if kind is float:
-                if not math.isfinite(part):  # type: ignore[arg-type]
-                    return False
-                continue
             if kind is dict:
                 if not _TEXT.issuperset(map(type, part)):  # type: ignore[call-overload]
                     return False
                 items: Collection[object] = part.values()  # type: ignore[attr-defined]
             elif kind is list:
                 items = part  # type: ignore[assignment]
+            elif kind is float and isfinite(part):  # type: ignore[arg-type]
+                continue
             else:
                 return False
             nodes += len(items)
@@ -97,7 +122,7 @@ def _is_plain(value: object) -> bool:
         if not below:
             return True
         level = below
-    return all(type(part) is float and math.isfinite(part) for part in level)
+    return all(type(part) is float and isfinite(part) for part in level)
 
 
 def _refuse(value: object, path: str) -> None:
@@ -150,7 +175,7 @@ def _refuse_scalar(where: str, part: object) -> None:
             raise InvalidValueError("JSON-2", where, f"{size}; allowed: -2^63 to 2^64-1")
     elif kind is float:
         assert isinstance(part, float)
-        if not math.isfinite(part):
+        if not isfinite(part):
             raise InvalidValueError("JSON-2", where, f"{part!r}; allowed: finite numbers")
     elif part is not None and kind is not bool:
         problem = f"{_type_name(part)}; allowed: exactly None, bool, int, float, str, list and dict"
