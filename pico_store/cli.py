@@ -181,3 +181,7 @@ def _silence(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
     os.close(nowhere)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from pico_store.address import Seq
-from pico_store.command import Command, UsageError
+from pico_store.command import Command
 from pico_store.commands.excerpt import messages_excerpt
 from pico_store.commands.opening import (
     add_conversation,
     add_session,
     add_store,
+    check_shown,
     existing_store,
     position,
     session,
 )
 from pico_store.commands.output import plural, print_json, print_line, shorten
 from pico_store.context import Context, derive_context
-from pico_store.query import EntryQuery
 from pico_store.records import At
-from pico_store.storage import Storage
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -36,7 +34,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def _run(args: Namespace) -> int:
     with existing_store(args.store) as store, session(store, args.session) as storage:
-        _check_position(storage, args.conversation, args.at)
+        check_shown(storage, args.conversation, args.at)
         context = derive_context(storage, args.conversation, args.at)
         if args.json:
             items = [
@@ -61,16 +59,6 @@ def _run(args: Namespace) -> int:
         else:
             _print(context, args.at)
     return 0
-
-
-def _check_position(storage: Storage, conversation: Seq, at: At | None) -> None:
-    if at is None or at == "start":
-        return
-    query = EntryQuery(conversation_id=conversation, from_=at, through=at, limit=1)
-    if not storage.scan_entries(query).items:
-        raise UsageError(
-            f"conversation {conversation} shows no entry {at}; pico show lists what it shows"
-        )
 
 
 def _print(context: Context, at: At | None) -> None:

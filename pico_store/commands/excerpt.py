@@ -20,15 +20,24 @@ def entry_line(entry: Entry) -> str:
         parts.append(f"[head {entry.head}]")
     if entry.edits:
         parts.append(f"[{len(entry.edits)} edits]")
-    if entry.model is None and entry.data is not UNSET:
-        parts.append(f"({json.dumps(entry.data, ensure_ascii=False)[: _WIDTH * 4]})")
-    parts.append(messages_excerpt(entry.model or ()))
+    if entry.model is not None:
+        parts.append(messages_excerpt(entry.model))
+    elif entry.data is not UNSET:
+        parts.append(_data(entry.data))
     return f"{entry.id:>8}  {entry.kind:<12}  {shorten(' '.join(parts), _WIDTH)}".rstrip()
 
 
 def messages_excerpt(messages: Iterable[JsonObject]) -> str:
     """Return the beginning of what messages say."""
     return " | ".join(_message(message) for message in messages)
+
+
+def _data(data: JsonValue) -> str:
+    """Return the beginning of what an entry holds for others than the model."""
+    message = data.get("message") if isinstance(data, dict) else None
+    if isinstance(data, dict) and isinstance(message, dict) and "type" not in data:
+        return f"(the model does not see this) {_message(message)}"
+    return f"({json.dumps(data, ensure_ascii=False)[: _WIDTH * 4]})"
 
 
 def _message(message: JsonObject) -> str:

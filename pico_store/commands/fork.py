@@ -6,11 +6,12 @@ from argparse import ArgumentParser, Namespace
 
 from pico_store.address import Seq
 from pico_store.batch import MainBatch
-from pico_store.command import Command, UsageError
+from pico_store.command import Command
 from pico_store.commands.opening import (
     add_conversation,
     add_session,
     add_store,
+    check_shown,
     existing_store,
     position,
     session,
@@ -48,8 +49,7 @@ def _run(args: Namespace) -> int:
 
 def fork_conversation(storage: Storage, conversation: Seq, at: At) -> Seq:
     """Commit a fork of a conversation and return its id."""
-    if conversation not in storage.get_conversations([conversation]):
-        raise UsageError(f"no conversation {conversation}; pico show lists them")
+    check_shown(storage, conversation, at)
     parent = None if at == "start" else ForkPoint(conversation, at)
     fork = Conversation(id=Seq(storage.last_seq + 1), parent=parent)
     storage.commit(MainBatch((fork,)), expected_first=fork.id)

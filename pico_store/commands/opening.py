@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pico_store.address import Seq
 from pico_store.backends import find_backend, open_store, split_url
 from pico_store.command import UsageError
+from pico_store.query import EntryQuery
 from pico_store.records import At
 from pico_store.storage import Storage, Store
 
@@ -40,15 +41,20 @@ def add_conversation(parser: ArgumentParser) -> None:
 
 
 def number(text: str) -> Seq:
-    """Return the id that a text states."""
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise ArgumentTypeError(f"{text!r} is not an id; allowed: a number from 1")
-    return Seq(int(text))
+    """Return the number that a text states, from 1."""
+    return _number(text, "a number")
 
 
 def position(text: str) -> At:
     """Return the position that a text states."""
-    return "start" if text == "start" else number(text)
+    return "start" if text == "start" else _number(text, "a number or start")
+
+
+def _number(text: str, what: str) -> Seq:
+    # Nobody means a longer number, and the interpreter refuses some.
+    if not text.isascii() or not text.isdigit() or len(text) > 20 or not int(text):
+        raise ArgumentTypeError(f"{text[:40]!r} is not {what}; allowed: from 1")
+    return Seq(int(text))
 
 
 @contextmanager
@@ -89,6 +95,22 @@ def session(store: Store, name: str | None, *, read_only: bool = True) -> Iterat
         yield storage
     finally:
         storage.close()
+
+
+def check_shown(storage: Storage, conversation: Seq, at: At | None) -> None:
+    """Refuse a position that is no entry of the conversation.
+
+    Raises:
+        UsageError: The conversation does not exist, or does not show the entry.
+    """
+    if conversation not in storage.get_conversations([conversation]):
+        raise UsageError(f"no conversation {conversation}; pico show lists them")
+    if at is None or at == "start":
+        return
+    query = EntryQuery(conversation_id=conversation, from_=at, through=at, limit=1)
+    if not storage.scan_entries(query).items:
+        problem = f"conversation {conversation} shows no entry {at}"
+        raise UsageError(f"{problem}; pico show lists what it shows")
 
 
 def only_session(store: Store) -> str:

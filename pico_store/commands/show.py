@@ -12,6 +12,7 @@ from pico_store.commands.opening import (
     add_conversation,
     add_session,
     add_store,
+    check_shown,
     existing_store,
     number,
     session,
@@ -39,6 +40,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def _run(args: Namespace) -> int:
     with existing_store(args.store) as store, session(store, args.session) as storage:
+        check_shown(storage, args.conversation, None)
         page = _page(storage, args.conversation, args.before, args.limit)
         tree = storage.scan_conversations(ConversationQuery(limit=_CONVERSATIONS))
         if args.json:

@@ -1,0 +1,157 @@
+"""Whatever goes wrong is one line that says what to do, with an exit code that says what kind."""
+
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from pico_store import cli
+from pico_store.command import Command, UsageError
+from pico_store.errors import (
+    InvalidQueryError,
+    MissingDriverError,
+    NewerFormatError,
+    SessionOwnedError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreUrlError,
+)
+from tests.cli.running import Pico, pico_process
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Make `pico fail` a command that raises."""
+
+    def run(args: Namespace) -> int:
+        raise error
+
+    def add_arguments(parser: ArgumentParser) -> None:
+        parser.description = "fails"
+
+    command = Command("fail", "fails", add_arguments, run)
+    monkeypatch.setattr(cli, "_points", lambda: {"fail": EntryPoint("fail", "a:b", "c")})
+    monkeypatch.setattr(cli, "_load", lambda point: command)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (UsageError("say it differently"), 2, "say it differently"),
+        (StoreUrlError("URL-1", "x", "no scheme"), 2, "x: no scheme (URL-1)"),
+        (InvalidQueryError("PAGE-3", "limit", "0"), 2, "limit: 0 (PAGE-3)"),
+        (MissingDriverError("URL-2", "", "install it"), 3, "install it (URL-2)"),
+        (NewerFormatError("upgrade pico"), 3, "upgrade pico"),
+        (StoreDamagedError("entry 3"), 3, "entry 3"),
+        (SessionOwnedError("process 1 has it"), 3, "process 1 has it"),
+        (StoreBusyError("try again"), 3, "try again"),
+        (PermissionError(13, "Permission denied", "/x"), 3, "/x: Permission denied"),
+        (OSError("odd"), 3, "odd"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (UsageError("two\nlines"), 2, "two lines"),
+    ],
+)
+def test_each_kind_of_failure_has_its_code(
+    pico: Pico, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, text: str
+) -> None:
+    fail_with(monkeypatch, error)
+
+    ended = pico("fail")
+
+    assert (ended.code, ended.out, ended.err) == (code, "", f"pico: {text}\n")
+
+
+def test_a_fault_of_pico_is_one_line_too(pico: Pico, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(cli.TRACEBACK_VARIABLE, raising=False)
+    fail_with(monkeypatch, ZeroDivisionError("by zero"))
+
+    ended = pico("fail")
+
+    assert ended.code == 70
+    assert ended.err == (
+        "pico: a fault of pico itself: ZeroDivisionError: by zero; "
+        "PICO_TRACEBACK=1 shows where, please report it\n"
+    )
+
+
+def test_a_fault_of_pico_shows_where_on_request(
+    pico: Pico, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(cli.TRACEBACK_VARIABLE, "1")
+    fail_with(monkeypatch, ZeroDivisionError("by zero"))
+
+    ended = pico("fail")
+
+    assert ended.err.startswith("Traceback (most recent call last)")
+    assert ended.err.splitlines()[-1].startswith("pico: a fault of pico itself")
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(url: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+
+    process = subprocess.run(
+        [sys.executable, "-m", "pico_store.cli", "show", url],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+
+    assert (process.returncode, process.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_said(url: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "pico_store.cli", "show", url],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert process.returncode == 3
+    assert process.stderr == b"pico: No space left on device\n"
+
+
+def test_a_terminal_without_unicode_gets_escapes(pico: Pico, tmp_path: Path, url: str) -> None:
+    process = pico_process("show", url, PYTHONIOENCODING="ascii")
+
+    assert process.returncode == 0, process.stderr
+    assert b"\\u2192 Bash" in process.stdout
+
+
+@pytest.mark.parametrize(
+    ("argument", "code", "problem"),
+    [
+        ("sessions.db", 2, "sessions.db: no scheme; allowed: SCHEME:PATH, such as sqlite:sess"),
+        ("nosql:x", 2, "no backend 'nosql'; installed: memory, sqlite (URL-2)"),
+        ("sqlite:x?fast=1", 2, "sqlite:x?fast=1: unknown option 'fast'; allowed: "),
+        ("memory:", 2, "memory: keeps nothing from one command to the next; name a store on"),
+        ("sqlite:{tmp}/none.db", 3, "no store at {tmp}/none.db"),
+        ("sqlite:{tmp}", 3, "{tmp}: not a regular file"),
+        ("sqlite:{tmp}/branched.jsonl", 3, "{tmp}/branched.jsonl: not a SQLite file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["sessions", "show", "context", "digest", "verify", "vacuum"])
+def test_a_store_that_cannot_be_opened_is_explained(
+    pico: Pico,
+    transcript: str,
+    tmp_path: Path,
+    command: str,
+    argument: str,
+    code: int,
+    problem: str,
+) -> None:
+    before = sorted(tmp_path.iterdir())
+
+    ended = pico(command, argument.format(tmp=tmp_path))
+
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith("pico: " + problem.format(tmp=tmp_path))
+    assert ended.err.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
