@@ -215,7 +215,7 @@ class SqliteStore:
             db.execute(sql, values)
         except apsw.ConstraintError as error:
             problem = f"session {name!r:.80} exists already; open it, or choose another id"
-            raise SessionExistsError("OWN-1", "sessionId", problem) from error
+            raise SessionExistsError("OWN-6", "sessionId", problem) from error
         session = db.last_insert_rowid()
         Rows(db, Memo(session, db), epoch=0).add_extent(0)
         return session
@@ -229,7 +229,7 @@ class SqliteStore:
             raise translate(self._path, "open", error) from error
         if not found:
             problem = f"no session {name!r:.80} in {self.url}; create it, or choose another id"
-            raise UnknownSessionError("OWN-1", "sessionId", problem)
+            raise UnknownSessionError("OWN-6", "sessionId", problem)
         session, epoch, owner = found[0]
         return int(session), int(epoch), decode_owner(owner)
 
