@@ -63,7 +63,8 @@ class Rule:
         given: set[str] = set(promises.durability)
         given |= {"persistent"} if target.persistent else set()
         given |= {"many_sessions"} if promises.many_sessions else set()
-        given |= {"multi_process"} if promises.multi_process else set()
+        # Another process can only be shown a target that it finds by name.
+        given |= {"multi_process"} if promises.multi_process and target.named else set()
         return tuple(need for need in self.needs if need not in given)
 
 
