@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -11,12 +11,8 @@ from pico_store.records import Conversation
 from pico_store.view import CommittedView, TaskFacts
 
 _ListAct: TypeAlias = Literal["append", "remove", "clear"]
-
-
-class _ListStep(NamedTuple):
-    seq: Seq
-    act: _ListAct
-    element: Seq | None
+_ListStep: TypeAlias = tuple[Seq, _ListAct, Seq | None]
+"""``number, act, removed element``."""
 
 
 class PendingState:
@@ -25,6 +21,19 @@ class PendingState:
     A position at or past ``first`` can only be seen through this batch, so that committed state
     answers for it as of now.
     """
+
+    # One is made for each batch, and most batches need little of it.
+    __slots__ = (
+        "_committed",
+        "_conversations",
+        "_created",
+        "_entries",
+        "_first",
+        "_heads",
+        "_policies",
+        "_steps",
+        "_tasks",
+    )
 
     def __init__(self, committed: CommittedView, first: Seq) -> None:
         self._committed = committed
@@ -51,8 +60,9 @@ class PendingState:
         if id in self._tasks:
             return self._tasks[id]
         facts = self._committed.task(id)
-        if facts is not None and self._conversations.get(facts.conversation, facts) is None:
-            return None
+        if facts is not None and self._conversations:  # noqa: SIM102 - a batch has mostly none
+            if self._conversations.get(facts.conversation, facts) is None:
+                return None
         return facts
 
     def entry_visible(self, conversation: Conversation, entry: Seq) -> bool:
@@ -104,8 +114,10 @@ class PendingState:
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
         """Return the policy that the address's first write fixed."""
-        key = (address.conversation, shape, address.namespace, address.key)
-        policy = self._policies.get(key)
+        policy = None
+        if self._policies:
+            key = (address.conversation, shape, address.namespace, address.key)
+            policy = self._policies.get(key)
         if policy is None and address.conversation < self._first:
             policy = self._committed.rewind_policy(address, shape)
         return policy
@@ -150,7 +162,7 @@ class PendingState:
         self, address: Address, seq: Seq, act: _ListAct, element: Seq | None = None
     ) -> None:
         """Note a list write."""
-        self._steps.setdefault(address, []).append(_ListStep(seq, act, element))
+        self._steps.setdefault(address, []).append((seq, act, element))
 
     def add_policy(self, address: ConversationAddress, shape: Shape) -> None:
         """Note the first write of an address."""
@@ -177,12 +189,12 @@ class PendingState:
 
     def _found_in_steps(self, address: Address, element: Seq, through: int) -> bool | None:
         visible: bool | None = None
-        for step in self._steps.get(address, ()):
-            if step.seq > through:
+        for seq, act, removed in self._steps.get(address, ()):
+            if seq > through:
                 break
-            if step.act == "append":
-                if step.seq == element:
+            if act == "append":
+                if seq == element:
                     visible = True
-            elif step.act == "clear" or step.element == element:
+            elif act == "clear" or removed == element:
                 visible = False
         return visible

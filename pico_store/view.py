@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.query import ConversationQuery, EntryQuery, ListQuery, TaskQuery
@@ -10,7 +12,7 @@ from pico_store.records import Conversation
 from pico_store.storage import Storage
 
 
-class TaskFacts(NamedTuple):
+class TaskFacts(Struct, frozen=True):
     """What the rules need to know of a task."""
 
     conversation: Seq
