@@ -36,24 +36,29 @@ def apply(state: SessionState, checked: CheckedBatch) -> BatchRange:
     Guarantees: Whatever is raised meanwhile, `SessionState.recover`, which every later use calls
     first, leaves the state as it was or as it is after the whole batch.
     """
+    task, writes, seq = checked.task, checked.writes, checked.first
+    batch = BatchRange(seq, checked.last, task)
     journal = state.journal
-    task = checked.task
-    batch = BatchRange(checked.first, checked.last, task)
     state.applying = checked.last
     try:
         if task is None:
             batches = state.batches
         else:
-            batches = _scratch(state, task).batches
+            scratch = state.scratch.get(task)
+            if scratch is None:
+                # Empty scratch needs no way back.
+                scratch = state.scratch[task] = Scratch()
+            batches = scratch.batches
         journal.append((_cut, batches, len(batches)))
-        seq = checked.first
-        for write, body in zip(checked.writes, checked.bodies, strict=True):
-            _APPLY[type(write)](state, write, seq, body)
-            seq += 1  # type: ignore[assignment]  # calling Seq costs more than the addition
-        for taken in checked.deletions.values():
-            for id in reversed(taken):  # what is owned before the owner
-                _delete(state, id)
         batches.append(batch)
+        # Calling Seq, or zip with a keyword, costs more than a whole step of this loop.
+        for write, body in zip(writes, checked.bodies):  # noqa: B905
+            _APPLY[type(write)](state, write, seq, body)
+            seq += 1  # type: ignore[assignment]
+        if checked.deletions:
+            for taken in checked.deletions.values():
+                for id in reversed(taken):  # what is owned before the owner
+                    _delete(state, id)
         state.last_seq = checked.last
         journal.clear()
     except BaseException:
@@ -118,7 +123,11 @@ def _restore_value(space: ValueSpace, key: str | None, cell: VersionRow) -> None
 
 
 def _list_append(state: SessionState, write: ListAppend, seq: Seq, body: bytes) -> None:
-    found = _list(state, write)
+    address = write.address
+    scope = state.scope(address)
+    found = None if scope is None else scope.lists.get((address.namespace, address.key))
+    if found is None:
+        found = _list(state, write)
     items = found if type(found) is list else found.items  # type: ignore[union-attr]
     state.journal.append((_cut, items, len(items)))
     items.append((seq, body))
@@ -181,13 +190,6 @@ def _scope(
         assert type(address) is ConversationAddress
         scope = state.scopes[address.conversation] = Scope()
     return scope
-
-
-def _scratch(state: SessionState, task: Seq) -> Scratch:
-    scratch = state.scratch.get(task)
-    if scratch is None:
-        scratch = state.scratch[task] = Scratch()
-    return scratch
 
 
 # --- Conversations ---

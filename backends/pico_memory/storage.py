@@ -118,9 +118,10 @@ class MemoryStorage:
         with self._lock:
             if self._closed or self._read_only or self._session.epoch != self._epoch:
                 self._refuse()
-            resident = self._resident
-            state = resident.settled()
-            done = apply(state, check_batch(batch, resident.view, expected_first))
+            view = self._resident.view
+            if view.state.journal:
+                view.state.recover()
+            done = apply(view.state, check_batch(batch, view, expected_first))
             self._counters.commits += 1
         return done
 
