@@ -1,0 +1,41 @@
+"""A check that does not hold ends with 1, and says what is wrong."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from pico_store.address import Seq
+from pico_store.commands import copy as copy_command
+from pico_store.copying import CopyReport
+from tests.cli.running import Pico
+
+
+def test_a_copy_that_differs_ends_with_1(
+    pico: Pico, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = CopyReport("s", Seq(10), 14, "aa", "bb")
+    monkeypatch.setattr(copy_command, "copy_session", lambda *arguments: report)
+
+    ended = pico("copy", url, "memory:")
+
+    assert ended.code == 1
+    assert ended.out.splitlines() == ["aa  s  as read", "bb  s  in memory:: NOT EQUAL"]
+
+
+def test_damage_ends_with_1_and_is_named(pico: Pico, url: str) -> None:
+    connection = apsw.Connection(url.removeprefix("sqlite:"))
+    tables = [str(row[0]) for row in connection.execute("select name from sqlite_schema")]
+    table = next(name for name in tables if "entr" in name)
+    columns = [str(row[1]) for row in connection.execute(f"pragma table_info({table})")]
+    body = next(name for name in columns if name in {"body", "payload", "value"})
+    connection.execute(f"update {table} set {body} = cast({body} || x'00' as blob) where id = 4")
+    connection.close()
+
+    ended = pico("verify", url)
+
+    assert ended.code == 1
+    assert ended.out.splitlines()[-1].endswith(" 1 problem")
+    found = pico("verify", url, "--json").json()
+    assert isinstance(found["problems"], list)
+    assert len(found["problems"]) == 1
