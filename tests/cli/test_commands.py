@@ -158,7 +158,7 @@ def test_show_draws_the_forks_and_the_transcript(pico: Pico, url: str) -> None:
         "       5  tool_result   seen",
         "       6  user          go right",
         '       7  import.system  ({"type": "system", "uuid": "y1", "parentUuid": "u2", '
-        f'"sessionId": "{SESSION[:26]}…',
+        f'"sessionId": "{SESSION[:31]}…',
         "       8  assistant     right",
     ]
 
