@@ -44,6 +44,7 @@ from pico_conformance.profile import WEIGHTS, Profile
 from pico_store.address import Seq, Shape
 from pico_store.records import JsonObject
 
+_FIRST_MISTAKES: Final = [name for name in MISTAKES if name.startswith("SEQ-3")]
 _ACTS: Final[tuple[Act, ...]] = get_args(Act)
 
 
@@ -78,7 +79,7 @@ class Generator:
             return self._first(probe)
         if random.random() < self._profile.handles:
             # The end of the sequence is a place that no history comes back from.
-            rare = self._profile.name == "invalid" and random.random() < 0.1
+            rare = random.random() < (0.3 if self._profile.name == "invalid" else 0.02)
             return Handle("near the end" if rare else random.choice(_ACTS[:-1]), probe)
         plan = _Plan(model.state.copy(), labels, random, self._name, self._key, self._new_label)
         tasks = [id for id in model.state.tasks if model.state.is_live_task(id)]
@@ -99,7 +100,8 @@ class Generator:
         random = self._random
         if random.random() < 0.15:
             # Before there is a root, everything else is a mistake.
-            return Commit((), None, Mistake(random.choice(MISTAKES), 0, probe % 9973), False, probe)
+            name = random.choice((random.choice(MISTAKES), *_FIRST_MISTAKES))
+            return Commit((), None, Mistake(name, 0, probe % 9973), False, probe)
         return Commit((NewConversation(ROOT),), None, None, False, probe)
 
     def _steps(self, make: Callable[[], list[Step]]) -> list[Step]:
@@ -267,6 +269,8 @@ class _Plan:
         if not doomed:
             return []
         target = random.choice(doomed)
+        if random.random() < 0.4:
+            target = max(doomed, key=lambda id: len(state.subtree(id)))
         taken = state.subtree(target)
         if 1 in taken:
             return []

@@ -149,8 +149,9 @@ def _cursors(state: State, random: Random) -> dict[str, Seq]:
     return found
 
 
-def _limit(random: Random) -> int:
-    if random.random() < 0.03:
+def _limit(random: Random, *, good: bool = False) -> int:
+    """Return a limit; never a bad one where something else may be wrong with the read."""
+    if not good and random.random() < 0.03:
         odd: int = random.choice((0, -1, True, 2.0, None, 10_001, 2**64))  # type: ignore[assignment]
         return odd
     return random.choice((1, 1, 2, 3, 5, 100))
@@ -186,7 +187,8 @@ def _scan_entries(state: State, random: Random) -> Read:
         filters["from_"] = _position(state, random)
     if random.random() < 0.2:
         filters["through"] = _position(state, random)
-    query = EntryQuery(conversation_id=_conversation(state, random), limit=_limit(random))
+    limit = _limit(random, good="kind" not in filters)
+    query = EntryQuery(conversation_id=_conversation(state, random), limit=limit)
     query = forged(query, **_cursors(state, random), **filters)
     return Read("scan_entries", (query,))
 
@@ -280,7 +282,8 @@ def _get_value(state: State, random: Random) -> Read:
 def _read_list(state: State, random: Random) -> Read:
     address = _address(state, random, "list")
     at = _at(state, random, address)
-    query = ListQuery(at=at, limit=_limit(random), **_cursors(state, random))
+    limit = _limit(random, good=at is not None or isinstance(address, ConversationAddress))
+    query = ListQuery(at=at, limit=limit, **_cursors(state, random))
     return Read("read_list", (address, query))
 
 
@@ -289,10 +292,10 @@ def _scan_values(state: State, random: Random) -> Read:
     after = (
         random.choice((*ODD_STRINGS, "k", "K", "l", address.key)) if random.random() < 0.4 else None
     )
-    scope: Address = msgspec.structs.replace(address, key=None)
-    if random.random() < 0.02:
-        scope = msgspec.structs.replace(address, key="k")
-    return Read("scan_values", (ValueQuery(scope=scope, after=after, limit=_limit(random)),))
+    with_key = random.random() < 0.02
+    scope: Address = msgspec.structs.replace(address, key="k" if with_key else None)
+    query = ValueQuery(scope=scope, after=after, limit=_limit(random, good=with_key))
+    return Read("scan_values", (query,))
 
 
 def _rewind_policy(state: State, random: Random) -> Read:

@@ -11,7 +11,13 @@ from pico_conformance.ground import forged
 from pico_conformance.model import Model
 from pico_conformance.model_state import Spot, State
 from pico_conformance.probe import Read, ask
-from pico_store.address import Address, ConversationAddress, Seq
+from pico_store.address import (
+    Address,
+    ConversationAddress,
+    ScratchAddress,
+    Seq,
+    SessionAddress,
+)
 from pico_store.query import (
     BatchQuery,
     ConversationQuery,
@@ -41,6 +47,7 @@ def every_read(model: Model) -> Iterator[Read]:
     for conversation in state.conversations:
         yield from _every_read_of(model, conversation)
     for where, changes in state.changes.items():
+        yield from _near(where)
         if where.scope != "conversation":
             yield from _every_read_at(model, changes[0].write.address, where, (None,))
             if where.shape == "value":
@@ -84,6 +91,11 @@ def _every_read_of(model: Model, conversation: Seq) -> Iterator[Read]:
     yield Read("scan_tasks", (TaskQuery(conversation_ids=(conversation,)),))
     if not state.is_live(conversation):
         yield Read("newest_head", (conversation, Seq(1)))
+        for where in [where for where in state.changes if where.holder == conversation]:
+            gone = ConversationAddress(conversation, where.namespace, where.key)
+            yield Read("rewind_policy", (gone, where.shape))
+            yield Read("get_value", (gone, None))
+            yield Read("scan_values", (ValueQuery(scope=replace(gone, key=None)),))
         return
     yield from _pages(model, "scan_entries", entries)
     visible = state.visible_entries(conversation)
@@ -122,6 +134,19 @@ def _every_read_at(
         else:
             yield Read("read_list", (address, ListQuery(at=at)))
             yield Read("read_list", (address, ListQuery(at=at, limit=1, before=Seq(2**60))))
+
+
+def _near(where: Spot) -> Iterator[Read]:
+    """Yield reads of what is not there, but nearly: another shape, scope or key."""
+    holder = Seq(where.holder or 1)
+    scratch = ScratchAddress(holder, where.namespace, where.key)
+    yield Read("get_value", (scratch, None))
+    yield Read("read_list", (scratch, ListQuery()))
+    yield Read("scan_values", (ValueQuery(scope=replace(scratch, key=None)),))
+    for key in (None, "", where.key):
+        session = SessionAddress(where.namespace, key)
+        yield Read("get_value", (session, None))
+        yield Read("read_list", (session, ListQuery()))
 
 
 def _value_pages(model: Model, scope: Address) -> Iterator[Read]:

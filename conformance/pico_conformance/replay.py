@@ -104,13 +104,16 @@ class Replay:
             done_count = len(done)
             self._compare_whole(model, subject, everything=self.care.at_the_end)
         except DifferenceError as error:
-            failure = Failure(str(error), len(done))
+            failure = Failure(_located(str(error), subject), len(done))
         except Exception:  # noqa: BLE001 - a third party's backend may raise anything
-            failure = Failure(f"an unexpected error\n{traceback.format_exc()}", len(done))
+            failure = Failure(
+                _located(f"an unexpected error\n{traceback.format_exc()}", subject), len(done)
+            )
         else:
             assert done_count == len(done)
         self.tally.histories += 1
         self.tally.situations.update(progress.met)
+        self.tally.types_met.update(progress.types)
         failure = self._leave(subject, failure, len(done))
         return tuple(done), failure
 
@@ -150,6 +153,9 @@ class Replay:
             if progress.refused_at == first:
                 progress.met.add("a refusal, then a batch with the same numbers")
             for write in given[0].writes:
+                name = type(write).__name__
+                progress.types.add(name)
+                self.tally.types[name] += 1
                 spoil(write)
         else:
             self._refused(given, verdict, subject)
@@ -196,6 +202,8 @@ class Replay:
 class _Progress:
     met: set[str] = field(default_factory=set)
     """Rare situations."""
+    types: set[str] = field(default_factory=set)
+    """Types of accepted writes."""
     refused_at: int = 0
     """The first number of the last refused batch."""
 
@@ -234,6 +242,12 @@ def realize(operation: Commit, state: State, labels: Labels, first: Seq) -> Atte
         return None
     batch: Batch = ScratchBatch(task, tuple(writes))  # type: ignore[arg-type]
     return batch, expected
+
+
+def _located(message: str, subject: Subject | None) -> str:
+    if subject is None or subject.other is None:
+        return message
+    return f"{message}\n  the session was on: {subject.here().target.name}"
 
 
 def _is_at(path: str, write: int) -> bool:

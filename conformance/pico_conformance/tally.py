@@ -15,6 +15,10 @@ class Tally:
     commits: int = 0
     writes: int = 0
     """In accepted batches."""
+    types: Counter[str] = field(default_factory=Counter)
+    """Accepted writes by type."""
+    types_met: Counter[str] = field(default_factory=Counter)
+    """Histories that had an accepted write of a type."""
     reads: int = 0
     """Answers compared."""
     exports: int = 0
@@ -38,6 +42,8 @@ class Tally:
         self.writes += other.writes
         self.reads += other.reads
         self.exports += other.exports
+        self.types.update(other.types)
+        self.types_met.update(other.types_met)
         self.refusals.update(other.refusals)
         self.mistakes.update(other.mistakes)
         self.acts.update(other.acts)
