@@ -232,15 +232,13 @@ def _continues(
 ) -> bool:
     """Tell whether a record behind ``previous`` goes on with the answer ``groups[index]``.
 
-    Results of the answer's calls may stand between its parts, since a tool can be done before
-    the next block has arrived.
+    Results may stand between the parts of an answer, since a tool can be done before the next
+    block has arrived.
     """
-    answer = groups[index]
     while previous is not None and previous.group is not None:
         if previous.group == index:
             return True
-        between = groups[previous.group].answers
-        if not between or not between <= answer.calls.keys():
+        if not groups[previous.group].answers:
             return False
         previous = records.message_before(previous)
     return False

@@ -236,6 +236,39 @@ def test_a_sidechain_is_a_conversation_of_its_own(store: Store) -> None:
     assert (first.parent, second.parent) == (None, None)
 
 
+def test_the_main_conversation_passes_over_a_sidechain_it_hangs_on(store: Store) -> None:
+    import_bytes(
+        store,
+        jsonl(
+            [
+                user("u1", None, "hello"),
+                user("s1", "u1", "subtask", isSidechain=True),
+                user("u2", "s1", "go on"),
+            ]
+        ),
+    )
+
+    storage = opened(store)
+    assert said(storage) == ["hello", "go on"]
+    assert said(storage, conversations(storage)[1].id) == ["subtask"]
+
+
+def test_an_answer_ends_where_somebody_else_speaks(store: Store) -> None:
+    import_bytes(
+        store,
+        jsonl(
+            [
+                user("u1", None, "hello"),
+                assistant("a1", "u1", "m1", text("one")),
+                user("u2", "a1", "again"),
+                assistant("a2", "u2", "m1", text("two")),
+            ]
+        ),
+    )
+
+    assert [e.kind for e in entries(opened(store))] == ["user", "assistant"] * 2
+
+
 def test_a_file_of_a_sidechain_alone_is_the_root_conversation(store: Store) -> None:
     lines = [
         user("s1", None, "subtask", isSidechain=True, agentId="x"),
