@@ -306,8 +306,10 @@ class StateReads:
         return at
 
     def _list(self, snapshot: Snapshot, address: Address) -> int | None:
-        sql = "SELECT list FROM lists WHERE scope = ? AND namespace = ? AND key = ?"
-        values = (self._scope(address), address.namespace, stored_key(address.key))
+        # An ancestor's sticky list of the name is none of a fork's (VAL-10).
+        rewind = isinstance(address, ConversationAddress) and address.rewind
+        sql = "SELECT list FROM lists WHERE scope = ? AND namespace = ? AND key = ? AND rewind >= ?"
+        values = (self._scope(address), address.namespace, stored_key(address.key), rewind)
         rows = self._records.fetch(snapshot, sql, values)
         return int(rows[0][0]) if rows else None
 
