@@ -44,7 +44,7 @@ def check_snapshot(items: Iterable[SnapshotItem]) -> Iterator[SnapshotItem]:
         RefusedError: An item breaks the order or does not fit to those before it; its index is in
             the path.
 
-    Source: SPEC.md, DUR-7 and DUR-9.
+    Source: SPEC.md, DUR-11.
     """
     checker = _Checker()
     index = -1
@@ -68,23 +68,23 @@ class _Checker:
         section = _SECTIONS.get(type(item))
         if section is None:
             raise InvalidBatchError(
-                "DUR-9", path, f"{type(item).__name__}; allowed: snapshot items"
+                "DUR-11", path, f"{type(item).__name__}; allowed: snapshot items"
             )
         if (section == 0) is not (self._section == -1):
-            raise InvalidBatchError("DUR-9", path, "one header comes first, and only there")
+            raise InvalidBatchError("DUR-11", path, "one header comes first, and only there")
         order = _order(item)
         if section < self._section or (section == self._section and order <= self._previous):
             problem = f"{type(item).__name__} {order} out of canonical order"
-            raise InvalidBatchError("DUR-9", path, problem)
+            raise InvalidBatchError("DUR-11", path, problem)
         self._section, self._previous = section, order
         self._check_item(item, path)
 
     def finish(self, path: str) -> None:
         if self._section == -1:
-            raise InvalidBatchError("DUR-9", path, "ends without a header")
+            raise InvalidBatchError("DUR-11", path, "ends without a header")
         if self._batch_end != self._last_seq:
             problem = f"batches end at {self._batch_end}, the header says {self._last_seq}"
-            raise InvalidBatchError("DUR-9", path, problem)
+            raise InvalidBatchError("DUR-11", path, problem)
         if self._last_seq and ROOT not in self._conversations:
             raise InvalidBatchError("SEQ-3", path, "ends without conversation 1, the root")
 
@@ -167,7 +167,7 @@ class _Checker:
     def _known(self, conversation: Seq, path: str) -> None:
         if conversation not in self._conversations:
             problem = f"conversation {conversation!r:.40} is not in the snapshot before this item"
-            raise InvalidBatchError("DUR-9", path, problem)
+            raise InvalidBatchError("DUR-11", path, problem)
 
     def _number(self, value: object, path: str) -> None:
         if type(value) is not int or not 0 < value <= self._last_seq:
