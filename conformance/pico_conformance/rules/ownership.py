@@ -153,7 +153,7 @@ def test_every_call_after_close_is_refused(lab: Lab) -> None:
         lambda: storage.get_conversations([scene.root]),
         lambda: storage.scan_conversations(ConversationQuery()),
         lambda: storage.get_entries([]),
-        lambda: storage.scan_entries(EntryQuery(conversation_id=Seq(10**6), limit=0)),
+        lambda: storage.scan_entries(EntryQuery(conversation_id=Seq(10**6), limit=1)),
         lambda: storage.newest_head(scene.root, Seq(1)),
         lambda: storage.get_tasks([scene.live]),
         lambda: storage.scan_tasks(TaskQuery()),

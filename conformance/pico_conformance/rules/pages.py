@@ -285,7 +285,7 @@ def test_unknown_ids_are_left_out_of_point_reads(lab: Lab) -> None:
 
 
 @rule("PAGE-6")
-def test_point_reads_take_any_number_ofpage_ids(lab: Lab) -> None:
+def test_point_reads_take_any_number_of_ids(lab: Lab) -> None:
     root = lab.root()
     lab.commit(*(Entry(Seq(2 + i), root, "note") for i in range(2_000)))
     for count in (0, 1, 999, 1_000, 32_766, 32_767, 100_000):

@@ -119,6 +119,7 @@ def test_the_last_number_is_used_and_none_beyond_it(lab: Lab) -> None:
         SnapshotHeader(Seq(SEQ_MAX - 2), ()),
         Conversation(id=Seq(1)),
         BatchRange(Seq(1), Seq(1)),
+        BatchRange(Seq(SEQ_MAX - 2), Seq(SEQ_MAX - 2)),
     ]
     lab.storage.close()
     lab.store.load("full", items)
