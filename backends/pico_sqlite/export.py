@@ -50,7 +50,7 @@ _VALUES = f"""
     UNION ALL SELECT v.seq, {_SESSION}, v.scope, v.namespace, v.key, v.checksum, v.body
         FROM current_values v WHERE v.scope = :scope
     UNION ALL SELECT v.seq, {_SCRATCH}, v.scope, v.namespace, v.key, v.checksum, v.body
-        FROM tasks t JOIN current_values v ON v.scope = t.id
+        FROM records t JOIN current_values v ON v.scope = t.id
         WHERE t.session = :session AND t.role < 2
     ORDER BY 1"""
 _ELEMENTS = f"""
@@ -63,7 +63,7 @@ _ELEMENTS = f"""
     ORDER BY 1"""
 _FRAMES = """
     SELECT s.id, s.task, s.namespace, s.key, s.checksum, s.body, s.writes
-        FROM tasks t JOIN scratch s ON s.task = t.id
+        FROM records t JOIN scratch s ON s.task = t.id
         WHERE t.session = :session AND t.role < 2 AND s.body IS NOT NULL ORDER BY 1"""
 _MARKERS = """
     SELECT m.seq, m.element, l.scope, l.namespace, l.key
@@ -116,7 +116,7 @@ class _Exporter:
     def entries(self) -> Iterator[SnapshotItem]:
         sql = (
             f"SELECT {ENTRY}, (SELECT through FROM conversations c WHERE c.id = e.conversation) "
-            "FROM entries e WHERE id BETWEEN ? AND ? ORDER BY id"
+            "FROM records e WHERE id BETWEEN ? AND ? AND role = 3 ORDER BY id"
         )
         for bounds in self._memo.numbers.ranges(1, SEQ_MAX, newest_first=False):
             for row in self._snapshot.stream(sql, bounds):
@@ -125,8 +125,8 @@ class _Exporter:
 
     def tasks(self) -> Iterator[SnapshotItem]:
         sql = (
-            f"SELECT {TASK} FROM tasks t JOIN conversations c ON c.id = t.conversation "
-            "WHERE t.id BETWEEN ? AND ? AND c.through IS NULL ORDER BY t.id"
+            f"SELECT {TASK} FROM records t JOIN conversations c ON c.id = t.conversation "
+            "WHERE t.id BETWEEN ? AND ? AND t.role < 3 AND c.through IS NULL ORDER BY t.id"
         )
         for bounds in self._memo.numbers.ranges(1, SEQ_MAX, newest_first=False):
             for row in self._snapshot.stream(sql, bounds):

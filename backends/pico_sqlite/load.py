@@ -107,8 +107,7 @@ class _Loader:
     def _put_batch(self, batch: BatchRange) -> None:
         writes = batch.last - batch.first + 1
         if batch.task is None:
-            first = self._memo.numbers.key(batch.first)
-            self._db.execute("INSERT INTO batches VALUES(?, ?)", (first, writes))
+            self._rows.put_boundary(batch.first, writes)
             return
         for number in range(batch.first, batch.last + 1):
             seq = Seq(number)
@@ -127,12 +126,12 @@ class _Loader:
         session = (self._memo.session,)
         self._db.execute(
             "UPDATE conversations SET owner_conversation = "
-            "(SELECT conversation FROM tasks WHERE id = owner) "
+            "(SELECT conversation FROM records WHERE id = owner) "
             "WHERE session = ? AND owner IS NOT NULL",
             session,
         )
         self._db.execute(
-            f"UPDATE tasks SET flags = flags | {OWNER} WHERE id IN (SELECT owner FROM "
+            f"UPDATE records SET flags = flags | {OWNER} WHERE id IN (SELECT owner FROM "
             "conversations WHERE session = ? AND owner IS NOT NULL)",
             session,
         )

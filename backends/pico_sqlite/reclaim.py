@@ -21,6 +21,16 @@ _PAGES_A_STEP: Final = 1_024
 # through the extents.
 _SEQ: Final = "(SELECT x.high << 20 FROM extents x WHERE x.base = {key} >> 20) + ({key} & 1048575)"
 _GONE: Final = "SELECT id FROM conversations WHERE through IS NOT NULL"
+_UNSHOWN: Final = f"""conversation IN ({_GONE}) AND (role < 3 OR
+    {_SEQ.format(key="records.id")} >
+        (SELECT c.through FROM conversations c WHERE c.id = records.conversation))"""
+_EMPTY: Final = ", ".join(
+    f"{column} = NULL"
+    for column in (
+        *("role", "conversation", "kind", "checksum", "key", "by_task", "head", "session"),
+        *("status", "flags", "after", "body"),
+    )
+)
 _DROP: Final = (
     f"""DELETE FROM list_markers WHERE list IN (SELECT list FROM lists WHERE scope IN ({_GONE}))
         AND seq > (SELECT c.through * l.rewind FROM lists l JOIN conversations c ON c.id = l.scope
@@ -34,10 +44,9 @@ _DROP: Final = (
     f"DELETE FROM current_values WHERE scope IN ({_GONE})",
     f"""DELETE FROM value_versions WHERE scope IN ({_GONE})
         AND seq > (SELECT c.through FROM conversations c WHERE c.id = value_versions.scope)""",
-    f"DELETE FROM tasks WHERE conversation IN ({_GONE})",
-    f"""DELETE FROM entries WHERE conversation IN ({_GONE})
-        AND {_SEQ.format(key="entries.id")} >
-            (SELECT c.through FROM conversations c WHERE c.id = entries.conversation)""",
+    # A row where a batch begins stays as its boundary.
+    f"""UPDATE records SET {_EMPTY} WHERE writes > 0 AND {_UNSHOWN}""",
+    f"""DELETE FROM records WHERE {_UNSHOWN}""",
     "DELETE FROM conversations WHERE through = 0",
 )
 
@@ -45,9 +54,8 @@ _DROP: Final = (
 def delete_session(db: apsw.Connection, session: int) -> None:
     """Delete all rows of a session, inside a transaction."""
     for keys in Memo(session, db).numbers.ranges(0, SEQ_MAX, newest_first=False):
-        for table in ("entries", "tasks", "conversations"):
+        for table in ("records", "conversations"):
             db.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", keys)
-        db.execute("DELETE FROM batches WHERE first BETWEEN ? AND ?", keys)
         db.execute("DELETE FROM scratch WHERE task BETWEEN ? AND ?", keys)
         owned = "SELECT list FROM lists WHERE scope BETWEEN ? AND ?"
         for table in ("list_elements", "list_markers"):

@@ -54,15 +54,15 @@ class RecordReads:
         numbers = self._memo.numbers
         last = 0
         sql = (
-            "SELECT first, writes FROM batches WHERE first BETWEEN ? AND ? "
-            "ORDER BY first DESC LIMIT 1"
+            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes > 0 "
+            "ORDER BY id DESC LIMIT 1"
         )
         for bounds in numbers.ranges(1, SEQ_MAX, newest_first=True):
             if rows := self.fetch(snapshot, sql, bounds):
                 last = numbers.seq(rows[0][0]) + rows[0][1] - 1
                 break
         sql = (
-            "SELECT (SELECT max(id) FROM scratch s WHERE s.task = t.id) FROM tasks t "
+            "SELECT (SELECT max(id) FROM scratch s WHERE s.task = t.id) FROM records t "
             "WHERE t.session = ? AND t.role < 2"
         )
         for (key,) in self.fetch(snapshot, sql, (self._memo.session,)):
@@ -150,7 +150,7 @@ class RecordReads:
         """Return the named entries that some live conversation shows."""
         sql = (
             f"SELECT {ENTRY}, (SELECT through FROM conversations c WHERE c.id = e.conversation) "
-            "FROM entries e WHERE id = ?"
+            "FROM records e WHERE id = ? AND role = 3"
         )
         found = {}
         for id in ids:
@@ -162,7 +162,7 @@ class RecordReads:
     def scan_entries(self, snapshot: Snapshot, query: EntryQuery, window: Window) -> Page[Entry]:
         """Return a page of what a conversation shows."""
         conversation = self.live(snapshot, query.conversation_id, "conversationId")
-        conditions = ["conversation = ?", "id BETWEEN ? AND ?"]
+        conditions = ["role = 3", "conversation = ?", "id BETWEEN ? AND ?"]
         filters: list[int | str | None] = []
         if query.kind is not None:
             kind = self.kind(snapshot, query.kind)
@@ -172,7 +172,7 @@ class RecordReads:
             conditions.append("key = ?")
             filters.append(query.key)
         sql = (
-            f"SELECT {ENTRY} FROM entries WHERE {' AND '.join(conditions)} "
+            f"SELECT {ENTRY} FROM records WHERE {' AND '.join(conditions)} "
             f"ORDER BY id{' DESC' * window.newest_first} LIMIT ?"
         )
         rows: list[Row] = []
@@ -195,7 +195,7 @@ class RecordReads:
         """Return the newest visible entry with a head."""
         reader = self.live(snapshot, conversation, "conversation")
         sql = (
-            f"SELECT {ENTRY} FROM entries WHERE conversation = ? AND head IS NOT NULL "
+            f"SELECT {ENTRY} FROM records WHERE conversation = ? AND head IS NOT NULL "
             "AND id <= ? ORDER BY id DESC LIMIT 1"
         )
         numbers = self._memo.numbers
@@ -209,7 +209,7 @@ class RecordReads:
     def entry_visible(self, snapshot: Snapshot, conversation: Conversation, entry: Seq) -> bool:
         """Tell whether a conversation shows an entry."""
         numbers = self._memo.numbers
-        sql = "SELECT conversation FROM entries WHERE id = ?"
+        sql = "SELECT conversation FROM records WHERE id = ? AND role = 3"
         for (key,) in self.fetch(snapshot, sql, (numbers.find(entry),)):
             writer = numbers.seq(key)
             parts = self.segments(snapshot, conversation, SEQ_MAX)
@@ -246,7 +246,7 @@ class RecordReads:
 
     def get_tasks(self, snapshot: Snapshot, ids: Iterable[Seq]) -> dict[Seq, Task]:
         """Return the named tasks of live conversations."""
-        sql = f"SELECT {TASK} FROM tasks t WHERE t.id = ? AND {_LIVE}"
+        sql = f"SELECT {TASK} FROM records t WHERE t.id = ? AND t.role < 3 AND {_LIVE}"
         found = {}
         for id in ids:
             for row in self.fetch(snapshot, sql, (self._memo.numbers.find(id),)):
@@ -259,7 +259,7 @@ class RecordReads:
         conditions, filters = self._task_filters(snapshot, query)
         order = f"ORDER BY t.id{' DESC' * window.newest_first} LIMIT ?"
         keys: list[int] = []
-        sql = f"SELECT t.id FROM tasks t WHERE {{}} AND {' AND '.join(conditions)} {order}"
+        sql = f"SELECT t.id FROM records t WHERE {{}} AND {' AND '.join(conditions)} {order}"
         numbers = self._memo.numbers
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
         if query.conversation_ids is not None:
@@ -281,7 +281,7 @@ class RecordReads:
             for part in numbers.ranges(window.first, window.last, newest_first=newest_first):
                 values = (*part, *filters, wanted - len(keys))
                 keys += [row[0] for row in self.fetch(snapshot, in_range, values)]
-        sql = f"SELECT {TASK} FROM tasks t WHERE t.id = ?"
+        sql = f"SELECT {TASK} FROM records t WHERE t.id = ?"
         items = []
         for key in keys[: window.limit]:
             (row,) = self.fetch(snapshot, sql, (key,))
@@ -298,7 +298,7 @@ class RecordReads:
             # Written as the partial indexes are, so that no terminal row is looked at.
             conditions.append("t.role < 2")
         else:
-            conditions.append(_LIVE)
+            conditions.append(f"t.role < 3 AND {_LIVE}")
         if query.live is False:
             conditions.append("t.role = 2")
         if query.role is not None:
@@ -347,7 +347,7 @@ class RecordReads:
 
     def task_row(self, snapshot: Snapshot, id: Seq) -> Row | None:
         """Return a task's row if its conversation is live."""
-        sql = f"SELECT {TASK} FROM tasks t WHERE t.id = ? AND {_LIVE}"
+        sql = f"SELECT {TASK} FROM records t WHERE t.id = ? AND t.role < 3 AND {_LIVE}"
         rows = self.fetch(snapshot, sql, (self._memo.numbers.find(id),))
         return rows[0] if rows else None
 
@@ -370,8 +370,8 @@ class RecordReads:
         direction = "DESC" if window.newest_first else "ASC"
         found: list[BatchRange] = []
         sql = (
-            "SELECT first, writes FROM batches WHERE first BETWEEN ? AND ? "
-            f"ORDER BY first {direction} LIMIT ?"
+            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes > 0 "
+            f"ORDER BY id {direction} LIMIT ?"
         )
         newest_first = window.newest_first
         for part in numbers.ranges(window.first, window.last, newest_first=newest_first):
@@ -382,7 +382,7 @@ class RecordReads:
             if len(found) >= wanted:
                 break
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
-        sql = "SELECT id FROM tasks WHERE session = ? AND role < 2"
+        sql = "SELECT id FROM records WHERE session = ? AND role < 2"
         of_task = (
             "SELECT id, writes FROM scratch WHERE task = ? AND id BETWEEN ? AND ? AND writes > 0 "
             f"ORDER BY id {direction} LIMIT ?"

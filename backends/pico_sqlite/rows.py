@@ -31,11 +31,17 @@ from pico_store.errors import OwnershipLostError
 from pico_store.forks import inherited_through
 from pico_store.records import Conversation, Entry, ForkPoint, Task
 
+ENTRY_ROLE: Final = 3
 ROLES: Final = {"start": 0, "inflight": 1, "terminal": 2}
 _pack = msgspec.msgpack.Encoder().encode
 
-_BATCH = (
-    "INSERT INTO batches(first, writes) SELECT ?, ? FROM sessions WHERE session = ? AND epoch = ?"
+_BOUNDARY = (
+    "INSERT INTO records(id, writes) SELECT ?, ? FROM sessions WHERE session = ? AND epoch = ?"
+)
+_RECORD = "INSERT INTO records VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_FIRST_RECORD = (
+    "INSERT INTO records SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
+    "FROM sessions WHERE session = ? AND epoch = ?"
 )
 _FRAME = (
     "INSERT INTO scratch(task, id, writes, namespace, key, checksum, body) "
@@ -45,11 +51,9 @@ _OWNED = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
 _SCRATCH = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?, ?)"
 _CONVERSATION = (
     "INSERT INTO conversations VALUES(?, ?, ?, ?, ?, "
-    "(SELECT conversation FROM tasks WHERE id = ?), ?, ?)"
+    "(SELECT conversation FROM records WHERE id = ?), ?, ?)"
 )
-_ENTRY = "INSERT INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
-_TASK = "INSERT INTO tasks VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_PATCH = "UPDATE tasks SET status = ?, role = ?, flags = ?, checksum = ?, body = ? WHERE id = ?"
+_PATCH = "UPDATE records SET status = ?, role = ?, flags = ?, checksum = ?, body = ? WHERE id = ?"
 _CURRENT = "INSERT OR REPLACE INTO current_values VALUES(?, ?, ?, ?, ?, ?)"
 _FORGET = "DELETE FROM current_values WHERE scope = ? AND namespace = ? AND key = ?"
 _VERSION = "INSERT INTO value_versions VALUES(?, ?, ?, ?, ?, ?)"
@@ -71,6 +75,8 @@ class Rows:
         self._run = db.cursor().execute
         self._memo = memo
         self._epoch = epoch
+        # The size of a batch whose first row has not been written yet.
+        self._writes: int | None = None
 
     def is_frame(self, checked: CheckedBatch) -> bool:
         """Tell whether a scratch batch is one append, which one statement writes."""
@@ -111,10 +117,11 @@ class Rows:
             if not memo.numbers.holds(high << EXTENT_BITS):
                 self.add_extent(high)
         if checked.task is None:
-            first = memo.numbers.key(checked.first)
-            run(_BATCH, (first, len(checked.writes), memo.session, self._epoch))
-            if not self.db.changes():
-                raise OwnershipLostError(_lost(self._epoch))
+            self._writes = len(checked.writes)
+            if type(checked.writes[0]) not in (Entry, Task):
+                first = memo.numbers.key(checked.first)
+                run(_BOUNDARY, (first, self._writes, memo.session, self._epoch))
+                self._check_owned()
             writers = _MAIN_WRITERS
         else:
             if not run(_OWNED, (memo.session, self._epoch)).fetchall():
@@ -206,7 +213,7 @@ class Rows:
             ),
         )
         if owner is not None:
-            sql = f"UPDATE tasks SET flags = flags | {OWNER} WHERE id = ?"
+            sql = f"UPDATE records SET flags = flags | {OWNER} WHERE id = ?"
             self._run(sql, (numbers.key(owner),))
             known = self._memo.live_tasks.get(owner)
             if known is not None:
@@ -259,19 +266,41 @@ class Rows:
             write.by_task_id,
             write.head,
         )
-        self._run(
-            _ENTRY,
+        self._put_record(
             (
                 numbers.key(write.id),
+                self._writes,
+                ENTRY_ROLE,
                 numbers.key(write.conversation_id),
                 self.kind(write.kind, entries=True),
-                write.key,
-                None if write.by_task_id is None else numbers.find(write.by_task_id),
-                None if write.head is None else numbers.key(write.head),
                 checksum(columns, body),
+                write.key,
+                None if write.by_task_id is None else numbers.key(write.by_task_id),
+                None if write.head is None else numbers.key(write.head),
+                *(None, None, None, None),
                 body,
-            ),
+            )
         )
+
+    def _put_record(self, columns: Row) -> None:
+        if self._writes is None:
+            self._run(_RECORD, columns)
+        else:
+            self._run(_FIRST_RECORD, (*columns, self._memo.session, self._epoch))
+            self._check_owned()
+
+    def _check_owned(self) -> None:
+        """Find out from the statement that began a batch whether the handle owns the session."""
+        self._writes = None
+        if not self.db.changes():
+            raise OwnershipLostError(_lost(self._epoch))
+
+    def put_boundary(self, first: Seq, writes: int) -> None:
+        """Note where a batch of a snapshot begins, whose records are there already."""
+        key = self._memo.numbers.key(first)
+        self._run("UPDATE records SET writes = ? WHERE id = ?", (writes, key))
+        if not self.db.changes():
+            self._run("INSERT INTO records(id, writes) VALUES(?, ?)", (key, writes))
 
     def _task(self, write: Task, seq: Seq, body: bytes) -> None:
         self._memo.live_tasks[seq] = self.put_task(write, body)
@@ -282,20 +311,21 @@ class Rows:
         flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
         after = _pack(write.after) if write.after else None
         known = LiveTask(write.conversation_id, write.kind, flags, after)
-        self._run(
-            _TASK,
+        self._put_record(
             (
                 numbers.key(write.id),
-                self._memo.session,
+                self._writes,
+                ROLES[write.role],
                 numbers.key(write.conversation_id),
                 self.kind(write.kind, entries=False),
+                checksum(task_columns(write.id, write.status, write.role, known), body),
+                *(None, None, None),
+                self._memo.session,
                 write.status,
-                ROLES[write.role],
                 flags,
                 after,
-                checksum(task_columns(write.id, write.status, write.role, known), body),
                 body,
-            ),
+            )
         )
         return known
 
@@ -306,7 +336,7 @@ class Rows:
         status, role = write.status, write.role
         key = self._memo.numbers.key(write.id)
         if body is None:
-            sql = "SELECT status, role, body FROM tasks WHERE id = ?"
+            sql = "SELECT status, role, body FROM records WHERE id = ?"
             status, stored, body = self._one(sql, key)
             role = "start" if stored == 0 else "inflight"
         assert status is not None

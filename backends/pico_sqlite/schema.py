@@ -22,7 +22,6 @@ SCHEMA: Final = (
     """CREATE TABLE extents(
         base INTEGER PRIMARY KEY, session INT NOT NULL, high INT NOT NULL,
         UNIQUE(session, high))""",
-    """CREATE TABLE batches(first INTEGER PRIMARY KEY, writes INT NOT NULL)""",
     """CREATE TABLE kinds(
         kind INTEGER PRIMARY KEY, session INT NOT NULL, name TEXT NOT NULL, entries INT NOT NULL,
         UNIQUE(session, name))""",
@@ -34,20 +33,19 @@ SCHEMA: Final = (
     "CREATE INDEX conversation_owner ON conversations(owner) WHERE owner IS NOT NULL",
     """CREATE INDEX conversation_owner_conversation ON conversations(owner_conversation)
         WHERE owner_conversation IS NOT NULL""",
-    """CREATE TABLE entries(
-        id INTEGER PRIMARY KEY, conversation INT NOT NULL, kind INT NOT NULL, key TEXT,
-        by_task INT, head INT, checksum INT NOT NULL, body BLOB NOT NULL)""",
-    "CREATE INDEX entry_kind ON entries(conversation, kind)",
-    "CREATE INDEX entry_conversation ON entries(conversation)",
-    "CREATE INDEX entry_key ON entries(conversation, kind, key) WHERE key IS NOT NULL",
-    "CREATE INDEX entry_head ON entries(conversation) WHERE head IS NOT NULL",
-    """CREATE TABLE tasks(
-        id INTEGER PRIMARY KEY, session INT NOT NULL, conversation INT NOT NULL,
-        kind INT NOT NULL, status TEXT NOT NULL, role INT NOT NULL, flags INT NOT NULL,
-        after BLOB, checksum INT NOT NULL, body BLOB NOT NULL)""",
-    "CREATE INDEX task_conversation ON tasks(conversation)",
-    "CREATE INDEX task_live ON tasks(session) WHERE role < 2",
-    "CREATE INDEX task_live_conversation ON tasks(conversation) WHERE role < 2",
+    # Entries (role 3), tasks (roles 0 to 2) and, where a batch begins with neither, its boundary
+    # (role NULL), all by number: what a commit creates lands on one page at the end of the tree.
+    # writes is the size of the batch that begins at the row.
+    """CREATE TABLE records(
+        id INTEGER PRIMARY KEY, writes INT, role INT, conversation INT, kind INT, checksum INT,
+        key TEXT, by_task INT, head INT, session INT, status TEXT, flags INT, after BLOB,
+        body BLOB)""",
+    # Without a kind its own order serves; with one, the index is read and not the rows.
+    "CREATE INDEX entry_conversation ON records(conversation, id, kind) WHERE role = 3",
+    "CREATE INDEX entry_key ON records(conversation, kind, key) WHERE key IS NOT NULL",
+    "CREATE INDEX entry_head ON records(conversation) WHERE head IS NOT NULL",
+    "CREATE INDEX task_conversation ON records(conversation) WHERE role < 3",
+    "CREATE INDEX task_live ON records(session, conversation) WHERE role < 2",
     # The current value of sticky, session and scratch addresses; body NULL: deleted, kept for its
     # policy. scope is the key of the conversation or task, or the session's own (number 0).
     """CREATE TABLE current_values(

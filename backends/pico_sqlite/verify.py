@@ -22,23 +22,19 @@ from pico_store.storage import Counters, Problem, VerifyReport
 
 # Each statement yields what must not be there: a place and what is wrong with it.
 _MISFITS: Final = (
-    ("SELECT 'entry row ' || id, 'its conversation does not exist' FROM entries e "
-     "WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = e.conversation)"),
-    ("SELECT 'task row ' || id, 'its conversation does not exist' FROM tasks t "
-     "WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = t.conversation)"),
-    ("SELECT 'entry row ' || id, 'its kind does not exist' FROM entries e "
-     "WHERE NOT EXISTS (SELECT 1 FROM kinds k WHERE k.kind = e.kind)"),
-    ("SELECT 'task row ' || id, 'its kind does not exist' FROM tasks t "
-     "WHERE NOT EXISTS (SELECT 1 FROM kinds k WHERE k.kind = t.kind)"),
-    ("SELECT 'scratch row ' || id, 'its task is not live' FROM scratch s "
-     "WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = s.task AND t.role < 2)"),
-    ("SELECT 'list element ' || seq, 'its list does not exist' FROM list_elements e "
-     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = e.list)"),
-    ("SELECT 'list marker ' || seq, 'its list does not exist' FROM list_markers m "
-     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = m.list)"),
-    ("SELECT 'extent ' || base, 'its session does not exist' FROM extents x "
-     "WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)"),
-)  # fmt: skip
+    "SELECT 'record ' || id, 'its conversation does not exist' FROM records r WHERE role IS NOT NULL "
+    "AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = r.conversation)",
+    "SELECT 'record ' || id, 'its kind does not exist' FROM records r WHERE role IS NOT NULL "
+    "AND NOT EXISTS (SELECT 1 FROM kinds k WHERE k.kind = r.kind)",
+    "SELECT 'scratch ' || id, 'its task is not live' FROM scratch s "
+    "WHERE NOT EXISTS (SELECT 1 FROM records t WHERE t.id = s.task AND t.role < 2)",
+    "SELECT 'list element ' || seq, 'its list does not exist' FROM list_elements e "
+    "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = e.list)",
+    "SELECT 'list marker ' || seq, 'its list does not exist' FROM list_markers m "
+    "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = m.list)",
+    "SELECT 'extent ' || base, 'its session does not exist' FROM extents x "
+    "WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",
+)
 _VALUE: Final = "seq, checksum, body, scope, namespace, key"
 _PROBLEMS_MAX: Final = 1_000
 
@@ -102,8 +98,12 @@ def _row_problems(
             "conversation",
             records.conversation,
         ),
-        (f"SELECT {ENTRY} FROM entries WHERE id", "entry", records.entry),
-        (f"SELECT {TASK} FROM tasks t WHERE t.id", "task", partial(records.task, snapshot)),
+        (f"SELECT {ENTRY} FROM records WHERE role = 3 AND id", "entry", records.entry),
+        (
+            f"SELECT {TASK} FROM records t WHERE t.role < 3 AND t.id",
+            "task",
+            partial(records.task, snapshot),
+        ),
         (
             f"SELECT {_VALUE} FROM current_values WHERE scope",
             "value",
