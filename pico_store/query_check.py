@@ -152,6 +152,19 @@ def check_address(address: object, path: str = "address") -> None:
         check_conversation_id(address.task, f"{path}.task")
 
 
+def check_policy_question(address: object, shape: object) -> None:
+    """Refuse an address that has no policy, and a shape that there is not.
+
+    Source: SPEC.md, VAL-9.
+    """
+    check_address(address)
+    if not isinstance(address, ConversationAddress):
+        problem = f"{type(address).__name__}; allowed: ConversationAddress"
+        raise InvalidQueryError("VAL-9", "address", problem)
+    if shape not in ("value", "list"):
+        raise InvalidQueryError("VAL-9", "shape", f"{shape!r:.60}; allowed: value, list")
+
+
 def check_at(address: Address, at: At | None) -> None:
     """Refuse a position on an address that keeps no history, or one of no meaning.
 

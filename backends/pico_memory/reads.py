@@ -36,6 +36,7 @@ from pico_store.query_check import (
     check_at,
     check_entry_query,
     check_ids,
+    check_policy_question,
     check_position,
     check_task_query,
     check_value_query,
@@ -192,12 +193,7 @@ class Reads:
         return Page(items, read_at, items[-1].id if more else None)
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
-        check_address(address)
-        if not isinstance(address, ConversationAddress):
-            problem = f"{type(address).__name__}; allowed: ConversationAddress"
-            raise InvalidQueryError("VAL-9", "address", problem)
-        if shape not in ("value", "list"):
-            raise InvalidQueryError("VAL-9", "shape", f"{shape!r:.60}; allowed: value, list")
+        check_policy_question(address, shape)
         with self._lock:
             return rewind_policy(self._settled(), address, shape)
 

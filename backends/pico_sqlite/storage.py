@@ -40,6 +40,7 @@ from pico_store.query_check import (
     check_conversation_id,
     check_entry_query,
     check_ids,
+    check_policy_question,
     check_position,
     check_task_query,
     check_value_query,
@@ -237,9 +238,11 @@ class SqliteStorage:
             return self._state.read_list(snapshot, address, window, query.at)
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
-        check_address(address)
+        check_policy_question(address, shape)
         with self._reading() as snapshot:
-            self._records.live(snapshot, address.conversation, "address.conversation")
+            id = address.conversation
+            if id not in self._records.get_conversations(snapshot, [id]):
+                return None
             return self._state.rewind_policy(snapshot, address, shape)
 
     def entry_kinds(self) -> frozenset[str]:

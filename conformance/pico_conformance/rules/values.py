@@ -9,7 +9,14 @@ from pico_conformance.rules.entries import ODD_TEXTS
 from pico_conformance.rules.everything import untouched
 from pico_conformance.rules.scene import build_scene, moves, rewindable, sticky
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
-from pico_store.batch import ListAppend, ListClear, MainWrite, ValueDelete, ValueSet
+from pico_store.batch import (
+    DeleteConversation,
+    ListAppend,
+    ListClear,
+    MainWrite,
+    ValueDelete,
+    ValueSet,
+)
 from pico_store.query import ListQuery, ValueQuery
 from pico_store.records import At, JsonValue, ValuePage
 
@@ -294,10 +301,19 @@ def test_the_policy_of_an_unwritten_address_is_none(lab: Lab) -> None:
     cut = lab.entry(root)
     lab.unset(rewindable(root))
     fork = lab.fork(root, cut)
+    lab.append(sticky(fork), 1)
 
     assert lab.storage.rewind_policy(sticky(root, None, "v"), "value") is True, "written"
     assert lab.storage.rewind_policy(sticky(root, None, "v"), "list") is None, "the other shape"
     assert lab.storage.rewind_policy(rewindable(fork), "value") is None, "a fork's own"
+    for id in (cut, Seq(10**6), Seq(0), Seq(2**70)):
+        assert lab.storage.rewind_policy(rewindable(id), "value") is None, f"conversation {id}"
+    lab.commit(DeleteConversation(fork))
+    assert lab.storage.rewind_policy(sticky(fork), "list") is None, "a deleted conversation"
+    with untouched(lab, "VAL-9"):
+        lab.storage.rewind_policy(SessionAddress("n"), "value")  # type: ignore[arg-type]
+    with untouched(lab, "VAL-9"):
+        lab.storage.rewind_policy(rewindable(root), "set")  # type: ignore[arg-type]
 
 
 @rule("VAL-10")
