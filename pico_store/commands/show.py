@@ -22,6 +22,7 @@ from pico_store.query import ConversationQuery, EntryQuery
 from pico_store.records import Conversation, Entry, Page
 from pico_store.storage import Storage
 
+ROOT = 1
 _CONVERSATIONS = 200
 _DEPTH = 20
 
@@ -113,6 +114,8 @@ def _tree_line(conversation: Conversation, depth: int) -> str:
     # Deep chains stay readable: past a depth, the number says what the indent cannot.
     indent = "  " * min(depth, _DEPTH) + ("└ " if depth else "")
     text = f"{indent}{conversation.id}"
+    if conversation.parent is None:
+        text += "  root" if conversation.id == ROOT else "  begins with nothing"
     if conversation.parent is not None:
         text += f"  fork of {conversation.parent.conversation_id} at {conversation.parent.at}"
     if conversation.owner is not None:

@@ -149,7 +149,7 @@ def test_show_draws_the_forks_and_the_transcript(pico: Pico, url: str) -> None:
         "session s, 10 numbers",
         "",
         "conversations:",
-        "* 1",
+        "* 1  root",
         "    └ 9  fork of 1 at 5",
         "",
         "transcript of conversation 1:",
