@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import apsw
 import pytest
 
 from pico_store.address import Seq
@@ -24,13 +23,10 @@ def test_a_copy_that_differs_ends_with_1(
 
 
 def test_damage_ends_with_1_and_is_named(pico: Pico, url: str) -> None:
-    connection = apsw.Connection(url.removeprefix("sqlite:"))
-    tables = [str(row[0]) for row in connection.execute("select name from sqlite_schema")]
-    table = next(name for name in tables if "entr" in name)
-    columns = [str(row[1]) for row in connection.execute(f"pragma table_info({table})")]
-    body = next(name for name in columns if name in {"body", "payload", "value"})
-    connection.execute(f"update {table} set {body} = cast({body} || x'00' as blob) where id = 4")
-    connection.close()
+    file = Path(url.removeprefix("sqlite:"))
+    whole = file.read_bytes()
+    assert whole.count(b"go right") == 1
+    file.write_bytes(whole.replace(b"go right", b"go wrong"))
 
     ended = pico("verify", url)
 
