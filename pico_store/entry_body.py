@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from pico_store.address import Seq
 from pico_store.errors import InvalidBatchError, InvalidValueError, LimitExceededError
-from pico_store.limits import VALUE_BYTES_MAX
+from pico_store.limits import SEQ_MAX, VALUE_BYTES_MAX
 from pico_store.records import ContextEdit, Entry, JsonObject, JsonValue, Omit, Replace
 from pico_store.strict_json import json_size, pack, unpack
 
@@ -91,14 +91,23 @@ def unpack_entry(columns: EntryColumns, body: bytes) -> Entry:
 
 def _edit_object(edit: object, index: int) -> JsonObject:
     if type(edit) is Omit:
+        _check_target(edit.target, index)
         return {"target": edit.target}
     if type(edit) is Replace:
+        _check_target(edit.target, index)
         if type(edit.messages) is not list or any(type(m) is not dict for m in edit.messages):
             problem = "not a list of objects; allowed: a list of messages"
             raise InvalidBatchError("ENT-4", f"edits[{index}].messages", problem)
         return {"target": edit.target, "messages": edit.messages}  # type: ignore[dict-item]
     problem = f"{type(edit).__name__}; allowed: Omit or Replace"
     raise InvalidBatchError("ENT-4", f"edits[{index}]", problem)
+
+
+def _check_target(target: object, index: int) -> None:
+    # Before the body is packed, which would refuse some of these as values.
+    if type(target) is not int or not 0 < target <= SEQ_MAX:
+        problem = f"{target!r:.60}; allowed: an integer from 1 to 2^53-1"
+        raise InvalidBatchError("SEQ-2", f"edits[{index}].target", problem)
 
 
 def _edit(part: JsonObject) -> ContextEdit:
