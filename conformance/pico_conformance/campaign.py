@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from random import Random
 from typing import Final
@@ -35,6 +35,14 @@ class Plan:
     """Where sessions move to in the middle of their history."""
     profiles: tuple[str, ...] = _NAMES
     care: Care = field(default_factory=Care)
+    whole: int = 1
+    """One history of so many is compared in whole at its end, the others by samples and export."""
+
+    def care_for(self, number: int) -> Care:
+        """Return how carefully a history is compared."""
+        if number // len(self.profiles) % self.whole == 0:
+            return self.care
+        return replace(self.care, at_the_end=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ def run_slice(plan: Plan, first: int, stop: int, is_over: Callable[[Tally], bool
         for number in range(first, stop):
             if is_over(outcome.tally):
                 break
-            replay = Replay(bench, other, outcome.tally, plan.care)
+            replay = Replay(bench, other, outcome.tally, plan.care_for(number))
             history, failure = replay.run(generator(plan.seed, number, plan.profiles))
             outcome.stop = number + 1
             if failure is not None:
@@ -156,11 +164,8 @@ def _side_by_side(
                 and (last is None or first < last)
             ):
                 stop = first + _SLICE if last is None else min(first + _SLICE, last)
-                running.add(
-                    pool.submit(
-                        _run_there, *names, plan.seed, plan.profiles, plan.care, first, stop
-                    )
-                )
+                share = _Share(*names, plan.seed, plan.profiles, plan.care, plan.whole)
+                running.add(pool.submit(_run_there, share, first, stop))
                 first = stop
             if not running:
                 return
@@ -171,15 +176,25 @@ def _side_by_side(
                 yield outcome
 
 
-def _run_there(
-    target: str,
-    other: str | None,
-    seed: int,
-    profiles: tuple[str, ...],
-    care: Care,
-    first: int,
-    stop: int,
-) -> Outcome:
-    away = None if other is None else resolve_target(other)
-    plan = Plan(resolve_target(target), seed, away, profiles, care)
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A plan that can be sent to another process."""
+
+    target: str
+    other: str | None
+    seed: int
+    profiles: tuple[str, ...]
+    care: Care
+    whole: int
+
+
+def _run_there(share: _Share, first: int, stop: int) -> Outcome:
+    plan = Plan(
+        resolve_target(share.target),
+        share.seed,
+        None if share.other is None else resolve_target(share.other),
+        share.profiles,
+        share.care,
+        share.whole,
+    )
     return run_slice(plan, first, stop, lambda tally: False)

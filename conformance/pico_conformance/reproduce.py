@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 from pico_conformance.bench import Bench, open_bench
 from pico_conformance.difference import Failure
@@ -59,22 +60,21 @@ def source_text(
     names = sorted(_names(history))
     message = "" if failure is None else failure.message
     comment = "\n".join(f"# {line}".rstrip()[:99] for line in message.splitlines()[:12])
-    operations = "".join(f"    {operation!r},\n" for operation in history)
+    operations = "".join(f"    {literal(operation)},\n" for operation in history)
+    unset = "from msgspec import UNSET\n\n" if "UNSET" in operations else ""
     return f'''"""A history on which {target!r} and the model differ; `python FILE` shows how."""
 
-from msgspec import UNSET
-
-from pico_conformance.operation import {", ".join(names)}
+{unset}from pico_conformance.operation import {", ".join(names)}
 from pico_conformance.replay import Care
 from pico_conformance.reproduce import show
 
 {comment}
-NOTHING = UNSET
 HISTORY = (
 {operations})
 
 if __name__ == "__main__":
-    raise SystemExit(show({target!r}, {other!r}, HISTORY, {care!r}))
+    care = {care!r}
+    raise SystemExit(show({target!r}, {other!r}, HISTORY, care))
 '''
 
 
@@ -91,6 +91,30 @@ def show(target: str, other: str | None, history: History, care: Care) -> int:
     print(f"{target}: {len(history)} operations; differs {place}", file=sys.stderr)
     print(failure.message)
     return 1
+
+
+def literal(value: object) -> str:
+    """Return an operation as Python source, without what is as it would be anyway."""
+    if isinstance(value, tuple) and isinstance(value, _Fields):
+        parts = []
+        for name, part in zip(value._fields, value, strict=True):
+            if name not in value._field_defaults or repr(value._field_defaults[name]) != repr(part):
+                parts.append(f"{name}={literal(part)}")
+        return f"{type(value).__name__}({', '.join(parts)})"
+    if type(value) is tuple:
+        inner = ", ".join(map(literal, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return repr(value)
+
+
+@runtime_checkable
+class _Fields(Protocol):
+    """What a named tuple has beside its items."""
+
+    @property
+    def _fields(self) -> tuple[str, ...]: ...
+    @property
+    def _field_defaults(self) -> dict[str, object]: ...
 
 
 def _names(history: History) -> Iterable[str]:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -134,8 +134,7 @@ def _from_attribute(text: str, module: str, attribute: str) -> Target:
         problem = f"module {module!r} has no {attribute!r}; allowed: a Backend or a callable in it"
         raise StoreUrlError("URL-2", text, problem) from error
     if isinstance(found, Backend):
-        opener: Callable[[str, Mapping[str, str], bool], Store] = found.open
-        return Target(text, found.promises, lambda path: opener(path, {}, True), named=True)
+        return Target(text, found.promises, _opener(found), named=True)
     if not callable(found):
         problem = (
             f"{type(found).__name__}; allowed: a Backend, or a callable from a path to a Store"
@@ -143,6 +142,12 @@ def _from_attribute(text: str, module: str, attribute: str) -> Target:
         raise StoreUrlError("URL-2", text, problem)
     promises = getattr(found, "promises", NOTHING_PROMISED)
     return Target(text, promises, found, named=True)
+
+
+def _opener(backend: Backend) -> Callable[[str], Store]:
+    """Return what opens a store at a path, or nowhere if it outlives nothing."""
+    where = bool(backend.promises.durability)
+    return lambda path: backend.open(path if where else "", {}, True)
 
 
 def _load(module: str, text: str) -> object:
