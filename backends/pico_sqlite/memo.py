@@ -13,7 +13,9 @@ import apsw
 
 from pico_sqlite.connection import Row
 from pico_sqlite.numbers import Numbers
+from pico_store.address import Seq
 from pico_store.records import Conversation
+from pico_store.view import TaskFacts
 
 _KEPT_MAX: Final = 4_096
 K = TypeVar("K")
@@ -35,6 +37,8 @@ class LiveTask(NamedTuple):
     kind: str
     flags: int
     after: bytes | None
+    has_scratch: bool
+    """False only if it surely has none, so that settling need not look."""
 
 
 class ListName(NamedTuple):
@@ -72,11 +76,23 @@ class Memo:
             self.kinds[name] = kind, bool(entries)
             self.kind_names[kind] = name
         self.live_tasks: dict[int, LiveTask] = {}
+        self.live_facts: dict[int, TaskFacts] = {}
+        """What the checks ask of a task at every frame that it streams."""
         self.conversations: Bounded[int, Conversation] = Bounded()
         self.ancestors: Bounded[int, Conversation] = Bounded()
         """Records by id, deleted ones included: the links never change."""
         self.policies: Bounded[tuple[int, str, str | None], bool] = Bounded()
         self.lists: Bounded[tuple[int, str, str], ListName] = Bounded()
+
+    def keep_task(self, id: int, task: LiveTask) -> None:
+        """Note a live task."""
+        self.live_tasks[id] = task
+        self.live_facts[id] = TaskFacts(Seq(task.conversation), live=True)
+
+    def drop_task(self, id: int) -> LiveTask:
+        """Forget a task that is settled; return what was known of it."""
+        del self.live_facts[id]
+        return self.live_tasks.pop(id)
 
     def refresh(self, db: apsw.Connection) -> None:
         """Read the extents and kinds that another handle may have added since."""

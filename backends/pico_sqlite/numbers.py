@@ -17,7 +17,7 @@ from typing import Final
 from pico_store.address import Seq
 
 EXTENT_BITS: Final = 20
-_LOW: Final = (1 << EXTENT_BITS) - 1
+LOW: Final = (1 << EXTENT_BITS) - 1
 
 
 class Numbers:
@@ -25,59 +25,60 @@ class Numbers:
 
     def __init__(self, extents: list[tuple[int, int]]) -> None:
         """Take (high, base) pairs."""
-        self._keys: dict[int, int] = {}
+        self.keys: dict[int, int] = {}
+        """The key of an extent's first number by ``number >> EXTENT_BITS``."""
         self._highs: dict[int, int] = {}
         for high, base in extents:
             self.add(high, base)
 
     def add(self, high: int, base: int) -> None:
         """Take an extent: the numbers from ``high << 20`` on."""
-        self._keys[high] = base << EXTENT_BITS
+        self.keys[high] = base << EXTENT_BITS
         self._highs[base] = high << EXTENT_BITS
 
     def holds(self, seq: int) -> bool:
         """Tell whether the number's extent is in use."""
-        return seq >> EXTENT_BITS in self._keys
+        return seq >> EXTENT_BITS in self.keys
 
     def key(self, seq: int) -> int:
         """Return the key of a number whose extent is in use."""
-        return self._keys[seq >> EXTENT_BITS] | (seq & _LOW)
+        return self.keys[seq >> EXTENT_BITS] | (seq & LOW)
 
     def find(self, seq: int) -> int:
         """Return the key of any number; -1, the key of nothing, where its extent is not in use."""
-        extent = self._keys.get(seq >> EXTENT_BITS)
-        return -1 if extent is None else extent | (seq & _LOW)
+        extent = self.keys.get(seq >> EXTENT_BITS)
+        return -1 if extent is None else extent | (seq & LOW)
 
     def seq(self, key: int) -> Seq:
         """Return the number of a key of this session."""
-        return Seq(self._highs[key >> EXTENT_BITS] | (key & _LOW))
+        return Seq(self._highs[key >> EXTENT_BITS] | (key & LOW))
 
     def scope(self) -> int:
         """Return the key of the session itself: number 0, which no record has."""
-        return self._keys[0]
+        return self.keys[0]
 
     def through(self, seq: int) -> int:
         """Return an inclusive upper bound, as a key, of the keys of numbers up to ``seq``."""
         high = seq >> EXTENT_BITS
-        extent = self._keys.get(high)
+        extent = self.keys.get(high)
         if extent is not None:
-            return extent | (seq & _LOW)
-        below = [used for used in self._keys if used < high]
-        return self._keys[max(below)] | _LOW if below else -1
+            return extent | (seq & LOW)
+        below = [used for used in self.keys if used < high]
+        return self.keys[max(below)] | LOW if below else -1
 
     def at_least(self, seq: int) -> int:
         """Return an inclusive lower bound, as a key, of the keys of numbers from ``seq`` on."""
         high = seq >> EXTENT_BITS
-        extent = self._keys.get(high)
+        extent = self.keys.get(high)
         if extent is not None:
-            return extent | (seq & _LOW)
-        above = [used for used in self._keys if used > high]
-        return self._keys[min(above)] if above else 1 << 62
+            return extent | (seq & LOW)
+        above = [used for used in self.keys if used > high]
+        return self.keys[min(above)] if above else 1 << 62
 
     def ranges(self, first: int, last: int, *, newest_first: bool) -> Iterator[tuple[int, int]]:
         """Yield key ranges, both ends inclusive, that hold the numbers ``first`` to ``last``."""
-        for high in sorted(self._keys, reverse=newest_first):
+        for high in sorted(self.keys, reverse=newest_first):
             start = high << EXTENT_BITS
-            if start <= last and start + _LOW >= first:
-                key = self._keys[high]
-                yield key | max(first - start, 0), key | min(last - start, _LOW)
+            if start <= last and start + LOW >= first:
+                key = self.keys[high]
+                yield key | max(first - start, 0), key | min(last - start, LOW)

@@ -343,7 +343,8 @@ class RecordReads:
     def live_task(self, row: Row) -> LiveTask:
         """Return what a change needs to know of a task, from its row."""
         conversation = self._memo.numbers.seq(row[1])
-        return LiveTask(conversation, self._memo.kind_names[row[2]], row[5], row[6])
+        kind = self._memo.kind_names[row[2]]
+        return LiveTask(conversation, kind, row[5], row[6], has_scratch=True)
 
     def task_row(self, snapshot: Snapshot, id: Seq) -> Row | None:
         """Return a task's row if its conversation is live."""

@@ -14,7 +14,7 @@ import msgspec
 from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, SHOWN, TURN, ListName, LiveTask, Memo
-from pico_sqlite.numbers import EXTENT_BITS
+from pico_sqlite.numbers import EXTENT_BITS, LOW
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq
 from pico_store.batch import (
     DeleteConversation,
@@ -78,33 +78,42 @@ class Rows:
         # The size of a batch whose first row has not been written yet.
         self._writes: int | None = None
 
-    def is_frame(self, checked: CheckedBatch) -> bool:
-        """Tell whether a scratch batch is one append, which one statement writes."""
-        return (
-            len(checked.writes) == 1
-            and type(checked.writes[0]) is ListAppend
-            and self._memo.numbers.holds(checked.first)
-        )
+    def write_frame(self, checked: CheckedBatch) -> bool:
+        """Write a scratch batch that is one append, in one statement; tell whether it is one.
 
-    def write_frame(self, checked: CheckedBatch) -> None:
-        """Write a batch of which `is_frame` is true.
-
-        The statement finds out by itself whether the handle still owns the session.
+        The statement finds out by itself whether the handle still owns the session, so that it
+        needs no transaction around it.
 
         Raises:
             OwnershipLostError: It does not.
         """
-        key_of = self._memo.numbers.key
-        write, task, seq, body = checked.writes[0], checked.task, checked.first, checked.bodies[0]
-        assert type(write) is ListAppend
-        assert task is not None
+        (write, *others), task, seq = checked.writes, checked.task, checked.first
+        keys = self._memo.numbers.keys
+        extent = keys.get(seq >> EXTENT_BITS)
+        if others or type(write) is not ListAppend or task is None or extent is None:
+            return False
         namespace, key = write.address.namespace, write.address.key
         stored = "" if key is None else ":" + key
-        sums = checksum((seq, task, 1, namespace, stored), body)
-        owned = self._memo.session, self._epoch
-        self._run(_FRAME, (key_of(task), key_of(seq), namespace, stored, sums, body, *owned))
+        body = checked.bodies[0]
+        self._run(
+            _FRAME,
+            (
+                keys[task >> EXTENT_BITS] | (task & LOW),
+                extent | (seq & LOW),
+                namespace,
+                stored,
+                checksum((seq, task, 1, namespace, stored), body),
+                body,
+                self._memo.session,
+                self._epoch,
+            ),
+        )
         if not self.db.changes():
             raise OwnershipLostError(_lost(self._epoch))
+        known = self._memo.live_tasks[task]
+        if not known.has_scratch:
+            self._memo.live_tasks[task] = known._replace(has_scratch=True)
+        return True
 
     def write(self, checked: CheckedBatch) -> None:
         """Write a batch.
@@ -126,6 +135,8 @@ class Rows:
         else:
             if not run(_OWNED, (memo.session, self._epoch)).fetchall():
                 raise OwnershipLostError(_lost(self._epoch))
+            known = memo.live_tasks[checked.task]
+            memo.live_tasks[checked.task] = known._replace(has_scratch=True)
             writers = _SCRATCH_WRITERS
         seq = checked.first
         for write, body in zip(checked.writes, checked.bodies, strict=True):
@@ -303,14 +314,14 @@ class Rows:
             self._run("INSERT INTO records(id, writes) VALUES(?, ?)", (key, writes))
 
     def _task(self, write: Task, seq: Seq, body: bytes) -> None:
-        self._memo.live_tasks[seq] = self.put_task(write, body)
+        self._memo.keep_task(seq, self.put_task(write, body))
 
     def put_task(self, write: Task, body: bytes) -> LiveTask:
         """Insert a task; return what a later change needs to know."""
         numbers = self._memo.numbers
         flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
         after = _pack(write.after) if write.after else None
-        known = LiveTask(write.conversation_id, write.kind, flags, after)
+        known = LiveTask(write.conversation_id, write.kind, flags, after, has_scratch=False)
         self._put_record(
             (
                 numbers.key(write.id),
@@ -347,12 +358,13 @@ class Rows:
         self._memo.live_tasks[write.id] = known
 
     def _settle(self, write: SettleTask, seq: Seq, body: bytes) -> None:
-        known = self._memo.live_tasks.pop(write.id)
+        known = self._memo.drop_task(write.id)
         key = self._memo.numbers.key(write.id)
         sums = checksum(task_columns(write.id, write.status, "terminal", known), body)
         self._run(_PATCH, (write.status, ROLES["terminal"], known.flags, sums, body, key))
-        self._run("DELETE FROM scratch WHERE task = ?", (key,))
-        self._run("DELETE FROM current_values WHERE scope = ?", (key,))
+        if known.has_scratch:
+            self._run("DELETE FROM scratch WHERE task = ?", (key,))
+            self._run("DELETE FROM current_values WHERE scope = ?", (key,))
 
     # --- Values and lists of a main batch ---
 

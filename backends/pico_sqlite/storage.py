@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from pico_sqlite.export import export_session
 from pico_sqlite.memo import Memo
@@ -87,7 +88,8 @@ class SqliteStorage:
         self._refusal: type[PicoError] | None = None
         self._reason = ""
         self._lost = ""
-        self._last = Seq(0)
+        self._shares = writer.durability == "power"
+        self._may_commit = owner is not None
         self._memo: Memo
         self._records: RecordReads
         self._state: StateReads
@@ -105,7 +107,7 @@ class SqliteStorage:
     def last_seq(self) -> Seq:
         self._check_usable()
         if self.owner is not None:
-            return self._last
+            return self._view.last_seq
         with self._reading() as snapshot:
             return self._records.last_seq(snapshot)
 
@@ -132,28 +134,33 @@ class SqliteStorage:
     # --- Committing ---
 
     def commit(self, batch: Batch, *, expected_first: Seq | None = None) -> BatchRange:
-        if self._refusal is not None:
-            self._check_usable()
-        if self.owner is None:
-            raise UnsupportedError("OWN-2", "", "opened read-only; open it for writing to commit")
-        if self._lost:
-            raise OwnershipLostError(self._lost)
+        if not self._may_commit:
+            self._refuse_commit()
         checked = check_batch(batch, self._view, expected_first)
         rows = self._rows
         if rows.db is not self._writer.db:
             rows = Rows(self._writer.db, self._memo, self._epoch)
             self._rows = rows
         try:
-            if checked.task is not None and rows.is_frame(checked):
-                self._writer.write_statement(rows.write_frame, checked)
-            else:
+            # What shares an fsync with others stands in a transaction with them.
+            if (
+                checked.task is None
+                or self._shares
+                or not self._writer.write_statement(rows.write_frame, checked)
+            ):
                 self._writer.write(rows.write, checked)
         except BaseException as error:
             self._after_failure(error)
             raise
-        self._last = checked.last
+        self._view.last_seq = checked.last
         self._counters.commits += 1
         return BatchRange(checked.first, checked.last, checked.task)
+
+    def _refuse_commit(self) -> NoReturn:
+        self._check_usable()
+        if self._lost:
+            raise OwnershipLostError(self._lost)
+        raise UnsupportedError("OWN-2", "", "opened read-only; open it for writing to commit")
 
     def _after_failure(self, error: BaseException) -> None:
         """Forget what the undone rows put into memory; see what became durable after all."""
@@ -162,6 +169,7 @@ class SqliteStorage:
             return
         if isinstance(error, OwnershipLostError):
             self._lost = str(error)
+            self._may_commit = False
         try:
             self._remember()
         except PicoError as cause:
@@ -173,8 +181,8 @@ class SqliteStorage:
             self._memo = Memo(self._session, snapshot.db)
             self._records = RecordReads(self._memo, self._counters, self._session_id)
             self._state = StateReads(self._memo, self._counters, self._records)
-            self._last = self._records.last_seq(snapshot)
-        self._view = View(self._memo, self._readers, self._records, self._state, lambda: self._last)
+            last_seq = self._records.last_seq(snapshot)
+        self._view = View(self._memo, self._readers, self._records, self._state, last_seq)
         self._rows = Rows(self._writer.db, self._memo, self._epoch)
 
     # --- Reading ---
@@ -291,6 +299,7 @@ class SqliteStorage:
     def _refuse(self, error: type[PicoError], reason: str) -> None:
         self._reason = reason
         self._refusal = error
+        self._may_commit = False
 
     def _check_usable(self) -> None:
         if self._refusal is not None:

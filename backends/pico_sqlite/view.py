@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Readers
 from pico_sqlite.record_reads import RecordReads
-from pico_sqlite.rows import stored_key
+from pico_sqlite.rows import ROLES, stored_key
 from pico_sqlite.state_reads import StateReads
 from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.query import ConversationQuery, TaskQuery
@@ -25,17 +23,14 @@ class View:
         readers: Readers,
         records: RecordReads,
         state: StateReads,
-        last_seq: Callable[[], Seq],
+        last_seq: Seq,
     ) -> None:
         self._memo = memo
         self._readers = readers
         self._records = records
         self._state = state
-        self._last_seq = last_seq
-
-    @property
-    def last_seq(self) -> Seq:
-        return self._last_seq()
+        self.last_seq = last_seq
+        """The handle moves it on after each commit."""
 
     def conversation(self, id: Seq) -> Conversation | None:
         known = self._memo.conversations.get(id)
@@ -47,18 +42,18 @@ class View:
         return known
 
     def task(self, id: Seq) -> TaskFacts | None:
-        known = self._memo.live_tasks.get(id)
-        if known is not None:
-            return TaskFacts(Seq(known.conversation), True)
+        facts = self._memo.live_facts.get(id)
+        if facts is not None:
+            return facts
         with self._readers.snapshot() as snapshot:
             row = self._records.task_row(snapshot, id)
         if row is None:
             return None
         known = self._records.live_task(row)
-        live = row[4] < 2
-        if live:
-            self._memo.live_tasks[id] = known
-        return TaskFacts(Seq(known.conversation), live)
+        if row[4] == ROLES["terminal"]:
+            return TaskFacts(Seq(known.conversation), live=False)
+        self._memo.keep_task(id, known)
+        return self._memo.live_facts[id]
 
     def entry_visible(self, conversation: Seq, entry: Seq) -> bool:
         with self._readers.snapshot() as snapshot:

@@ -115,19 +115,20 @@ class Writer:
                 if self.db.in_transaction:
                     self._undo()
 
-    def write_statement(self, apply: Callable[[CheckedBatch], None], checked: CheckedBatch) -> None:
+    def write_statement(self, apply: Callable[[CheckedBatch], bool], checked: CheckedBatch) -> bool:
         """Run what ``apply`` does in one statement, which needs no transaction around it.
+
+        Returns:
+            What ``apply`` says: False, and nothing was done, if one statement is not enough.
 
         Raises:
             PicoError: As `write`.
         """
-        if self.durability == "power":
-            self._write_together(partial(apply, checked), is_main=False)
-            return
         with self._lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
             try:
-                apply(checked)
+                return apply(checked)
             except apsw.Error as error:
                 raise self._failed(error) from error
 
