@@ -47,20 +47,22 @@ def test_a_copy_is_made_while_a_writer_holds_the_session(
     pico: Pico, url: str, tmp_path: Path
 ) -> None:
     store = open_store(url)
-    store.open("s")
+    writer = store.open("s")
 
     found = pico.json("copy", url, f"sqlite:{tmp_path / 'other.db'}")
 
+    writer.close()
     store.close()
     assert isinstance(found["copies"], list)
 
 
 def test_a_fork_waits_for_no_writer_and_says_who_it_is(pico: Pico, url: str) -> None:
     store = open_store(url)
-    store.open("s")
+    writer = store.open("s")
 
     ended = pico("fork", url, "--at", "4")
 
+    writer.close()
     store.close()
     assert ended.code == 3
     assert ended.err.count("\n") == 1
