@@ -132,6 +132,11 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     Raises:
         StoreUrlError: There is no scheme, or an option is given twice or without a value.
     """
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        shown = url.encode("utf-8", "backslashreplace").decode()
+        raise StoreUrlError("URL-1", shown, "not UTF-8; allowed: a path that is") from None
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme.isidentifier():
         path = url if url and not colon else "sessions.db"

@@ -20,7 +20,9 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def _run(args: Namespace) -> int:
     found: list[JsonValue] = []
     with existing_store(args.store) as store:
-        ids = [args.session] if args.session else [info.id for info in store.sessions()]
+        ids = [info.id for info in store.sessions()]
+        if args.session is not None:
+            ids = [args.session]
         for id in ids:
             with session(store, id) as storage:
                 last_seq = storage.last_seq

@@ -33,7 +33,9 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def _run(args: Namespace) -> int:
     transcript = _read(args.file)
-    name = args.session or transcript.session_id or Path(args.file).stem
+    name = args.session
+    if name is None:
+        name = transcript.session_id or Path(args.file).stem
     with new_or_existing_store(args.store) as store:
         if name in {info.id for info in store.sessions()}:
             raise UsageError(

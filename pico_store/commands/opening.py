@@ -90,7 +90,8 @@ def _lasts(url: str) -> bool:
 @contextmanager
 def session(store: Store, name: str | None, *, read_only: bool = True) -> Iterator[Storage]:
     """Open the named session, or the only one of the store."""
-    storage = store.open(name or only_session(store), read_only=read_only)
+    name = only_session(store) if name is None else name
+    storage = store.open(name, read_only=read_only)
     try:
         yield storage
     finally:

@@ -237,6 +237,18 @@ def test_a_session_must_be_named_among_several(pico: Pico, url: str, transcript:
     assert pico("show", url, "u").code == 2
 
 
+@pytest.mark.parametrize("command", ["show", "context", "digest"])
+def test_an_empty_name_is_no_session(pico: Pico, url: str, command: str) -> None:
+    ended = pico(command, url, "")
+
+    assert (ended.code, ended.out) == (2, "")
+
+
+def test_a_session_cannot_be_named_by_nothing(pico: Pico, url: str, transcript: str) -> None:
+    assert pico("import", transcript, url, "--session", "").code == 2
+    assert ids(pico.json("sessions", url)["sessions"]) == ["s"]
+
+
 def test_digest_is_that_of_the_export(pico: Pico, url: str) -> None:
     store = open_store(url)
     expected = digest(store.open("s", read_only=True).export())

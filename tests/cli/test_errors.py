@@ -1,6 +1,7 @@
 """Whatever goes wrong is one line that says what to do, with an exit code that says what kind."""
 
 import os
+import signal
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
@@ -129,6 +130,7 @@ def test_a_terminal_without_unicode_gets_escapes(pico: Pico, tmp_path: Path, url
     ("argument", "code", "problem"),
     [
         ("sessions.db", 2, "sessions.db: no scheme; allowed: SCHEME:PATH, such as sqlite:sess"),
+        ("sqlite:\udcff", 2, "sqlite:\\udcff: not UTF-8; allowed: a path that is (URL-1)"),
         ("nosql:x", 2, "no backend 'nosql'; installed: memory, sqlite (URL-2)"),
         ("sqlite:x?fast=1", 2, "sqlite:x?fast=1: unknown option 'fast'; allowed: "),
         ("memory:", 2, "memory: keeps nothing from one command to the next; name a store on"),
@@ -155,3 +157,20 @@ def test_a_store_that_cannot_be_opened_is_explained(
     assert ended.err.startswith("pico: " + problem.format(tmp=tmp_path))
     assert ended.err.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_interrupt_ends_an_import_at_once_and_without_a_trace(tmp_path: Path) -> None:
+    pipe = tmp_path / "endless.jsonl"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pico_store.cli", "import", str(pipe), f"sqlite:{tmp_path}/a.db"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    # Opens as soon as the other side reads; it then waits for a line that never comes.
+    with pipe.open("wb"):
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+
+    assert (process.returncode, out, err) == (130, b"", b"pico: interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["endless.jsonl"]
