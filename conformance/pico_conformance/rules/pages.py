@@ -223,11 +223,11 @@ def test_counters_count_commits_probes_and_payloads(lab: Lab) -> None:
     root = lab.root()
     entry = lab.entry(root)
     commits, queries = lab.storage.counters.commits, lab.storage.counters.queries
-    decoded = lab.storage.counters.rows_decoded
 
     lab.entry(root)
     with lab.refused("SEQ-4"):
         lab.commit()
+    decoded = lab.storage.counters.rows_decoded
     lab.storage.get_entries([entry])
 
     counters = lab.storage.counters

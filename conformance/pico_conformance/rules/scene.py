@@ -116,6 +116,8 @@ def _bereave(lab: Lab, root: Seq, user: Seq) -> tuple[Seq, Seq, Seq, Seq]:
     """Fork, fork the fork, and delete what lies between."""
     deleted = lab.fork(root, user)
     lab.set(rewindable(deleted), "of the deleted")
+    lab.set(rewindable(deleted, "k2"), "of the deleted")
+    lab.append(moves(deleted), "of the deleted")
     kept = lab.entry(deleted, kind="kept")
     heir = lab.fork(deleted, kept)
     lab.set(rewindable(deleted), "too late for the heir")
