@@ -10,7 +10,8 @@ from msgspec import UNSET
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Snapshot
-from pico_sqlite.record_reads import CONVERSATION, ENTRY, TASK, RecordReads
+from pico_sqlite.record_reads import CONVERSATION, ENTRY, STREAM, TASK, RecordReads
+from pico_sqlite.scratch_rows import STREAM_LAST
 from pico_sqlite.state_reads import StateReads
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
 from pico_store.limits import PAGE_ITEMS_MAX, SEQ_MAX
@@ -61,9 +62,9 @@ _ELEMENTS = f"""
     UNION ALL SELECT e.seq, {_SESSION}, l.scope, l.namespace, l.key, e.checksum, e.body, l.list
         FROM lists l JOIN list_elements e ON e.list = l.list WHERE l.scope = :scope
     ORDER BY 1"""
-_FRAMES = """
-    SELECT s.id, s.task, s.namespace, s.key, s.checksum, s.body, s.writes
-        FROM records t JOIN scratch s ON s.task = t.id
+_FRAMES = f"""
+    SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.namespace, s.key, s.checksum, s.body, s.writes
+        FROM records t JOIN scratch s ON s.id BETWEEN {STREAM}
         WHERE t.session = :session AND t.role < 2 AND s.body IS NOT NULL ORDER BY 1"""
 _MARKERS = """
     SELECT m.seq, m.element, l.scope, l.namespace, l.key

@@ -80,7 +80,9 @@ class _Loader:
             case Entry():
                 self._rows.put_entry(item, pack_entry(item))
             case Task():
-                self._rows.put_task(item, pack(item.state, "state"))
+                known = self._rows.put_task(item, pack(item.state, "state"))
+                if item.role != "terminal":
+                    self._memo.keep_task(item.id, known)
             case AddressPolicy():
                 if item.shape == "list":
                     self._rows.list_name(item.address)
@@ -109,12 +111,13 @@ class _Loader:
         if batch.task is None:
             self._rows.put_boundary(batch.first, writes)
             return
+        known = self._rows.scratch.begin(batch.task)
         for number in range(batch.first, batch.last + 1):
             seq = Seq(number)
             size = writes if seq == batch.first else 0
             spent = (ScratchAddress(batch.task, "-"), None)
             address, body = self._scratch.pop(seq, spent)
-            self._rows.put_scratch(address, seq, size, body, kept=body is not None)
+            self._rows.scratch.put(known, address, seq, size, body)
 
     def _put_sticky_policy(self, policy: AddressPolicy) -> None:
         """Keep the policy of a sticky address whose value was deleted."""

@@ -37,8 +37,10 @@ class LiveTask(NamedTuple):
     kind: str
     flags: int
     after: bytes | None
-    has_scratch: bool
-    """False only if it surely has none, so that settling need not look."""
+    stream: int | None
+    """Where its scratch is kept; ``None`` if it never wrote any."""
+    origin: int
+    """What a number's key is added to for the key of its scratch row."""
 
 
 class ListName(NamedTuple):

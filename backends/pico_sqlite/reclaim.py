@@ -9,6 +9,7 @@ import apsw
 
 from pico_sqlite.connection import translated
 from pico_sqlite.memo import Memo
+from pico_sqlite.scratch_rows import STREAM_BITS
 from pico_sqlite.writer import Writer
 from pico_store.errors import StoreIOError
 from pico_store.limits import SEQ_MAX
@@ -28,7 +29,7 @@ _EMPTY: Final = ", ".join(
     f"{column} = NULL"
     for column in (
         *("role", "conversation", "kind", "checksum", "key", "by_task", "head", "session"),
-        *("status", "flags", "after", "body"),
+        *("status", "flags", "stream", "after", "body"),
     )
 )
 _DROP: Final = (
@@ -53,10 +54,11 @@ _DROP: Final = (
 
 def delete_session(db: apsw.Connection, session: int) -> None:
     """Delete all rows of a session, inside a transaction."""
+    streams = "SELECT stream FROM records WHERE session = ? AND role < 2 AND stream IS NOT NULL"
+    db.execute(f"DELETE FROM scratch WHERE id >> {STREAM_BITS} IN ({streams})", (session,))
     for keys in Memo(session, db).numbers.ranges(0, SEQ_MAX, newest_first=False):
         for table in ("records", "conversations"):
             db.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", keys)
-        db.execute("DELETE FROM scratch WHERE task BETWEEN ? AND ?", keys)
         owned = "SELECT list FROM lists WHERE scope BETWEEN ? AND ?"
         for table in ("list_elements", "list_markers"):
             db.execute(f"DELETE FROM {table} WHERE list IN ({owned})", keys)

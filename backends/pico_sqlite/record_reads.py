@@ -16,6 +16,7 @@ from pico_sqlite.connection import Bindings, Row
 from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, TURN, LiveTask, Memo
 from pico_sqlite.readers import Snapshot
 from pico_sqlite.rows import conversation_columns, conversation_record, task_columns
+from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_store.address import Seq
 from pico_store.entry_body import EntryColumns, unpack_entry
 from pico_store.errors import StoreDamagedError, UnknownConversationError
@@ -31,9 +32,22 @@ _ROLE_NAMES: Final[tuple[TaskRole, ...]] = ("start", "inflight", "terminal")
 # The columns of a row, in the order that the methods of `RecordReads` decode them.
 CONVERSATION: Final = "id, parent, at, owner, through, checksum"
 ENTRY: Final = "id, conversation, kind, key, by_task, head, checksum, body"
-TASK: Final = "t.id, t.conversation, t.kind, t.status, t.role, t.flags, t.after, t.checksum, t.body"
+TASK: Final = (
+    "t.id, t.conversation, t.kind, t.status, t.role, t.flags, t.after, t.checksum, t.body, t.stream"
+)
 _LIVE = "EXISTS (SELECT 1 FROM conversations c WHERE c.id = t.conversation AND c.through IS NULL)"
 _after = msgspec.msgpack.Decoder(tuple[Seq, ...]).decode
+
+
+# The rows of a task's stream, for a statement that has the task as t.
+STREAM: Final = f"t.stream << {STREAM_BITS} AND (t.stream << {STREAM_BITS}) + {STREAM_LAST}"
+
+
+def stream_rows(task: int, stream: int, first: int, last: int) -> tuple[int, int]:
+    """Return the inclusive range of a stream's rows whose numbers have keys in a range."""
+    start = stream << STREAM_BITS
+    low, high = max(first - task, 0), min(last - task, STREAM_LAST)
+    return start + low, start + high
 
 
 class RecordReads:
@@ -62,12 +76,12 @@ class RecordReads:
                 last = numbers.seq(rows[0][0]) + rows[0][1] - 1
                 break
         sql = (
-            "SELECT (SELECT max(id) FROM scratch s WHERE s.task = t.id) FROM records t "
-            "WHERE t.session = ? AND t.role < 2"
+            f"SELECT t.id, (SELECT max(s.id) FROM scratch s WHERE s.id BETWEEN {STREAM}) "
+            "FROM records t WHERE t.session = ? AND t.role < 2 AND t.stream IS NOT NULL"
         )
-        for (key,) in self.fetch(snapshot, sql, (self._memo.session,)):
-            if key is not None:
-                last = max(last, numbers.seq(key))
+        for task, id in self.fetch(snapshot, sql, (self._memo.session,)):
+            if id is not None:
+                last = max(last, numbers.seq(task + (id & STREAM_LAST)))
         return Seq(last)
 
     # --- Conversations ---
@@ -343,8 +357,9 @@ class RecordReads:
     def live_task(self, row: Row) -> LiveTask:
         """Return what a change needs to know of a task, from its row."""
         conversation = self._memo.numbers.seq(row[1])
-        kind = self._memo.kind_names[row[2]]
-        return LiveTask(conversation, kind, row[5], row[6], has_scratch=True)
+        kind, stream = self._memo.kind_names[row[2]], row[9]
+        origin = 0 if stream is None else (stream << STREAM_BITS) - row[0]
+        return LiveTask(conversation, kind, row[5], row[6], stream, origin)
 
     def task_row(self, snapshot: Snapshot, id: Seq) -> Row | None:
         """Return a task's row if its conversation is live."""
@@ -383,14 +398,15 @@ class RecordReads:
             if len(found) >= wanted:
                 break
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
-        sql = "SELECT id FROM records WHERE session = ? AND role < 2"
+        sql = "SELECT id, stream FROM records WHERE session = ? AND role < 2 AND stream IS NOT NULL"
         of_task = (
-            "SELECT id, writes FROM scratch WHERE task = ? AND id BETWEEN ? AND ? AND writes > 0 "
+            "SELECT id, writes FROM scratch WHERE id BETWEEN ? AND ? AND writes > 0 "
             f"ORDER BY id {direction} LIMIT ?"
         )
-        for (task,) in self.fetch(snapshot, sql, (self._memo.session,)):
-            for key, writes in self.fetch(snapshot, of_task, (task, *bounds, wanted)):
-                first = numbers.seq(key)
+        for task, stream in self.fetch(snapshot, sql, (self._memo.session,)):
+            span = stream_rows(task, stream, *bounds)
+            for id, writes in self.fetch(snapshot, of_task, (*span, wanted)):
+                first = numbers.seq(task + (id & STREAM_LAST))
                 found.append(BatchRange(first, Seq(first + writes - 1), numbers.seq(task)))
         found.sort(key=lambda batch: batch.first, reverse=window.newest_first)
         items = found[: window.limit]

@@ -6,7 +6,7 @@ Everything here runs inside a transaction that the writer has begun.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, SHOWN, TURN, ListName, LiveTask, Memo
-from pico_sqlite.numbers import EXTENT_BITS, LOW
+from pico_sqlite.numbers import EXTENT_BITS
+from pico_sqlite.scratch_rows import ScratchRows, lost, stored_key
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq
 from pico_store.batch import (
     DeleteConversation,
@@ -27,7 +28,6 @@ from pico_store.batch import (
     ValueSet,
 )
 from pico_store.check import CheckedBatch
-from pico_store.errors import OwnershipLostError
 from pico_store.forks import inherited_through
 from pico_store.records import Conversation, Entry, ForkPoint, Task
 
@@ -38,17 +38,11 @@ _pack = msgspec.msgpack.Encoder().encode
 _BOUNDARY = (
     "INSERT INTO records(id, writes) SELECT ?, ? FROM sessions WHERE session = ? AND epoch = ?"
 )
-_RECORD = "INSERT INTO records VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_RECORD = "INSERT INTO records VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _FIRST_RECORD = (
-    "INSERT INTO records SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
+    "INSERT INTO records SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
     "FROM sessions WHERE session = ? AND epoch = ?"
 )
-_FRAME = (
-    "INSERT INTO scratch(task, id, writes, namespace, key, checksum, body) "
-    "SELECT ?, ?, 1, ?, ?, ?, ? FROM sessions WHERE session = ? AND epoch = ?"
-)
-_OWNED = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
-_SCRATCH = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?, ?)"
 _CONVERSATION = (
     "INSERT INTO conversations VALUES(?, ?, ?, ?, ?, "
     "(SELECT conversation FROM records WHERE id = ?), ?, ?)"
@@ -59,12 +53,6 @@ _FORGET = "DELETE FROM current_values WHERE scope = ? AND namespace = ? AND key 
 _VERSION = "INSERT INTO value_versions VALUES(?, ?, ?, ?, ?, ?)"
 _ELEMENT = "INSERT INTO list_elements VALUES(?, ?, ?, ?)"
 _MARKER = "INSERT INTO list_markers VALUES(?, ?, ?)"
-_SPENT = "UPDATE scratch SET namespace = NULL, key = NULL, checksum = NULL, body = NULL "
-
-
-def stored_key(key: str | None) -> str:
-    """Return a key as it is stored: no key and the empty key differ, and order is kept."""
-    return "" if key is None else ":" + key
 
 
 class Rows:
@@ -77,43 +65,7 @@ class Rows:
         self._epoch = epoch
         # The size of a batch whose first row has not been written yet.
         self._writes: int | None = None
-
-    def write_frame(self, checked: CheckedBatch) -> bool:
-        """Write a scratch batch that is one append, in one statement; tell whether it is one.
-
-        The statement finds out by itself whether the handle still owns the session, so that it
-        needs no transaction around it.
-
-        Raises:
-            OwnershipLostError: It does not.
-        """
-        (write, *others), task, seq = checked.writes, checked.task, checked.first
-        keys = self._memo.numbers.keys
-        extent = keys.get(seq >> EXTENT_BITS)
-        if others or type(write) is not ListAppend or task is None or extent is None:
-            return False
-        namespace, key = write.address.namespace, write.address.key
-        stored = "" if key is None else ":" + key
-        body = checked.bodies[0]
-        self._run(
-            _FRAME,
-            (
-                keys[task >> EXTENT_BITS] | (task & LOW),
-                extent | (seq & LOW),
-                namespace,
-                stored,
-                checksum((seq, task, 1, namespace, stored), body),
-                body,
-                self._memo.session,
-                self._epoch,
-            ),
-        )
-        if not self.db.changes():
-            raise OwnershipLostError(_lost(self._epoch))
-        known = self._memo.live_tasks[task]
-        if not known.has_scratch:
-            self._memo.live_tasks[task] = known._replace(has_scratch=True)
-        return True
+        self.scratch = ScratchRows(db, memo, epoch, self.put_value)
 
     def write(self, checked: CheckedBatch) -> None:
         """Write a batch.
@@ -121,36 +73,29 @@ class Rows:
         Raises:
             OwnershipLostError: Another open took the session over; nothing was written.
         """
-        memo, run = self._memo, self._run
+        memo = self._memo
         for high in range(checked.first >> EXTENT_BITS, (checked.last >> EXTENT_BITS) + 1):
             if not memo.numbers.holds(high << EXTENT_BITS):
                 self.add_extent(high)
-        if checked.task is None:
-            self._writes = len(checked.writes)
-            if type(checked.writes[0]) not in (Entry, Task):
-                first = memo.numbers.key(checked.first)
-                run(_BOUNDARY, (first, self._writes, memo.session, self._epoch))
-                self._check_owned()
-            writers = _MAIN_WRITERS
-        else:
-            if not run(_OWNED, (memo.session, self._epoch)).fetchall():
-                raise OwnershipLostError(_lost(self._epoch))
-            known = memo.live_tasks[checked.task]
-            memo.live_tasks[checked.task] = known._replace(has_scratch=True)
-            writers = _SCRATCH_WRITERS
+        if checked.task is not None:
+            self.scratch.write(checked)
+            return
+        self._writes = len(checked.writes)
+        if type(checked.writes[0]) not in (Entry, Task):
+            first = memo.numbers.key(checked.first)
+            self._run(_BOUNDARY, (first, self._writes, memo.session, self._epoch))
+            self._check_owned()
         seq = checked.first
         for write, body in zip(checked.writes, checked.bodies, strict=True):
             if type(write) is DeleteConversation:
                 self._delete_conversations(checked.deletions[seq - checked.first])
-            elif checked.task is None:
-                writers[type(write)](self, write, seq, body)
             else:
-                writes = len(checked.writes) if seq == checked.first else 0
-                writers[type(write)](self, write, seq, body, writes)
-            seq = Seq(seq + 1)
+                _WRITERS[type(write)](self, write, seq, body)
+            seq += 1  # type: ignore[assignment]
 
     def add_extent(self, high: int) -> None:
         """Give the session another extent."""
+        self._ask_owned()
         base = self._one("SELECT coalesce(max(base), -1) + 1 FROM extents")[0]
         self._run("INSERT INTO extents VALUES(?, ?, ?)", (base, self._memo.session, high))
         self._memo.numbers.add(high, base)
@@ -160,6 +105,7 @@ class Rows:
         known = self._memo.kinds.get(name)
         if known is not None and known[1] >= entries:
             return known[0]
+        self._ask_owned()
         if known is None:
             sql = "INSERT INTO kinds(session, name, entries) VALUES(?, ?, ?)"
             self._run(sql, (self._memo.session, name, entries))
@@ -288,7 +234,7 @@ class Rows:
                 write.key,
                 None if write.by_task_id is None else numbers.key(write.by_task_id),
                 None if write.head is None else numbers.key(write.head),
-                *(None, None, None, None),
+                *(None, None, None, None, None),
                 body,
             )
         )
@@ -304,7 +250,13 @@ class Rows:
         """Find out from the statement that began a batch whether the handle owns the session."""
         self._writes = None
         if not self.db.changes():
-            raise OwnershipLostError(_lost(self._epoch))
+            raise lost(self._epoch)
+
+    def _ask_owned(self) -> None:
+        """Make sure of the session before rows that another owner may have added as well."""
+        sql = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
+        if not self._run(sql, (self._memo.session, self._epoch)).fetchall():
+            raise lost(self._epoch)
 
     def put_boundary(self, first: Seq, writes: int) -> None:
         """Note where a batch of a snapshot begins, whose records are there already."""
@@ -321,7 +273,7 @@ class Rows:
         numbers = self._memo.numbers
         flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
         after = _pack(write.after) if write.after else None
-        known = LiveTask(write.conversation_id, write.kind, flags, after, has_scratch=False)
+        known = LiveTask(write.conversation_id, write.kind, flags, after, stream=None, origin=0)
         self._put_record(
             (
                 numbers.key(write.id),
@@ -334,6 +286,7 @@ class Rows:
                 self._memo.session,
                 write.status,
                 flags,
+                None,
                 after,
                 body,
             )
@@ -362,9 +315,7 @@ class Rows:
         key = self._memo.numbers.key(write.id)
         sums = checksum(task_columns(write.id, write.status, "terminal", known), body)
         self._run(_PATCH, (write.status, ROLES["terminal"], known.flags, sums, body, key))
-        if known.has_scratch:
-            self._run("DELETE FROM scratch WHERE task = ?", (key,))
-            self._run("DELETE FROM current_values WHERE scope = ?", (key,))
+        self.scratch.retire(known, key)
 
     # --- Values and lists of a main batch ---
 
@@ -372,17 +323,19 @@ class Rows:
         self.put_value(write.address, seq, body)
 
     def _delete(self, write: ValueDelete, seq: Seq, body: None) -> None:
-        if type(write.address) is ConversationAddress:
-            self.put_value(write.address, seq, None)
-        else:
-            key = stored_key(write.address.key)
-            self._run(_FORGET, (self.scope(write.address), write.address.namespace, key))
+        self.put_value(write.address, seq, None)
 
     def put_value(self, address: Address, seq: Seq, body: bytes | None) -> None:
-        """Give an address a version; without a body, a tombstone."""
+        """Give an address a version; without a body, make it absent.
+
+        In a conversation a tombstone stays: for the history, or for the policy.
+        """
         rewind = type(address) is ConversationAddress and address.rewind
         key = stored_key(address.key)
         scope = self.scope(address)
+        if body is None and type(address) is not ConversationAddress:
+            self._run(_FORGET, (scope, address.namespace, key))
+            return
         sums = checksum(value_columns(self._memo, seq, scope, address.namespace, key), body)
         sql = _VERSION if rewind else _CURRENT
         self._run(sql, (scope, address.namespace, key, seq, sums, body))
@@ -422,48 +375,6 @@ class Rows:
         else:
             self._run("DELETE FROM list_elements WHERE list = ?", (name.list,))
 
-    # --- Scratch ---
-
-    def put_scratch(
-        self, address: ScratchAddress, seq: Seq, writes: int, body: bytes | None, *, kept: bool
-    ) -> None:
-        """Insert the row of a scratch write; ``kept``: it is a list element."""
-        numbers = self._memo.numbers
-        row: tuple[str | None, str | None, int | None, bytes | None] = (None, None, None, None)
-        if kept:
-            key = stored_key(address.key)
-            columns = (seq, address.task, writes, address.namespace, key)
-            row = (address.namespace, key, checksum(columns, body), body)
-        self._run(_SCRATCH, (numbers.key(address.task), numbers.key(seq), writes, *row))
-
-    def _scratch_append(self, write: ListAppend, seq: Seq, body: bytes, writes: int) -> None:
-        assert type(write.address) is ScratchAddress
-        self.put_scratch(write.address, seq, writes, body, kept=True)
-
-    def _scratch_remove(self, write: ListRemove, seq: Seq, body: None, writes: int) -> None:
-        assert type(write.address) is ScratchAddress
-        numbers = self._memo.numbers
-        key = numbers.key(write.address.task)
-        self._run(_SPENT + "WHERE task = ? AND id = ?", (key, numbers.key(write.element)))
-        self.put_scratch(write.address, seq, writes, None, kept=False)
-
-    def _scratch_clear(self, write: ListClear, seq: Seq, body: None, writes: int) -> None:
-        assert type(write.address) is ScratchAddress
-        key = self._memo.numbers.key(write.address.task)
-        name = (write.address.namespace, stored_key(write.address.key))
-        self._run(_SPENT + "WHERE task = ? AND namespace = ? AND key = ?", (key, *name))
-        self.put_scratch(write.address, seq, writes, None, kept=False)
-
-    def _scratch_set(self, write: ValueSet, seq: Seq, body: bytes, writes: int) -> None:
-        assert type(write.address) is ScratchAddress
-        self.put_value(write.address, seq, body)
-        self.put_scratch(write.address, seq, writes, None, kept=False)
-
-    def _scratch_delete(self, write: ValueDelete, seq: Seq, body: None, writes: int) -> None:
-        assert type(write.address) is ScratchAddress
-        self._delete(write, seq, None)
-        self.put_scratch(write.address, seq, writes, None, kept=False)
-
 
 def conversation_record(memo: Memo, row: Row) -> Conversation:
     """Return a conversation from its columns id, parent, at and owner."""
@@ -498,8 +409,7 @@ def value_columns(
     return (seq, memo.numbers.seq(scope), namespace, key)
 
 
-_Writer = Callable[..., None]
-_MAIN_WRITERS: Final[dict[type, _Writer]] = {
+_WRITERS: Final[dict[type, Callable[[Rows, Any, Seq, Any], None]]] = {
     ValueSet: Rows._set,
     ValueDelete: Rows._delete,
     ListAppend: Rows._append,
@@ -511,17 +421,3 @@ _MAIN_WRITERS: Final[dict[type, _Writer]] = {
     PatchTask: Rows._patch,
     SettleTask: Rows._settle,
 }
-_SCRATCH_WRITERS: Final[dict[type, _Writer]] = {
-    ValueSet: Rows._scratch_set,
-    ValueDelete: Rows._scratch_delete,
-    ListAppend: Rows._scratch_append,
-    ListRemove: Rows._scratch_remove,
-    ListClear: Rows._scratch_clear,
-}
-
-
-def _lost(epoch: int) -> str:
-    return (
-        f"this handle's epoch {epoch} is over: another open took the session; "
-        "nothing was written; open it again"
-    )

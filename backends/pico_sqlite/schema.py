@@ -38,8 +38,8 @@ SCHEMA: Final = (
     # writes is the size of the batch that begins at the row.
     """CREATE TABLE records(
         id INTEGER PRIMARY KEY, writes INT, role INT, conversation INT, kind INT, checksum INT,
-        key TEXT, by_task INT, head INT, session INT, status TEXT, flags INT, after BLOB,
-        body BLOB)""",
+        key TEXT, by_task INT, head INT, session INT, status TEXT, flags INT, stream INT,
+        after BLOB, body BLOB)""",
     # Without a kind its own order serves; with one, the index is read and not the rows.
     "CREATE INDEX entry_conversation ON records(conversation, id, kind) WHERE role = 3",
     "CREATE INDEX entry_key ON records(conversation, kind, key) WHERE key IS NOT NULL",
@@ -64,9 +64,10 @@ SCHEMA: Final = (
     # Removals (element > 0) and clears (element 0) of rewindable lists.
     """CREATE TABLE list_markers(
         list INT, element INT, seq INT, PRIMARY KEY(list, element, seq)) WITHOUT ROWID""",
-    # One row a scratch write. writes is the size of the batch in its first row, else 0. body NULL:
-    # nothing is left of the write but its number, which the sequence and the boundaries need.
+    # One row a scratch write, by its task's stream (see scratch_rows.py). writes is the size of the
+    # batch in its first row, else 0. body NULL: nothing is left of the write but its number, which
+    # the sequence and the boundaries need.
     """CREATE TABLE scratch(
-        task INT, id INT, writes INT NOT NULL, namespace TEXT, key TEXT, checksum INT, body BLOB,
-        PRIMARY KEY(task, id)) WITHOUT ROWID""",
+        id INTEGER PRIMARY KEY, writes INT NOT NULL, namespace TEXT, key TEXT, checksum INT,
+        body BLOB)""",
 )

@@ -12,8 +12,9 @@ from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Snapshot
-from pico_sqlite.record_reads import RecordReads
-from pico_sqlite.rows import stored_key, value_columns
+from pico_sqlite.record_reads import RecordReads, stream_rows
+from pico_sqlite.rows import value_columns
+from pico_sqlite.scratch_rows import STREAM_LAST, stored_key
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, Shape
 from pico_store.errors import InvalidQueryError
 from pico_store.limits import SEQ_MAX
@@ -246,15 +247,20 @@ class StateReads:
             return
         numbers = self._memo.numbers
         key = stored_key(address.key)
+        task = numbers.find(address.task)
+        sql = "SELECT stream FROM records WHERE id = ? AND role < 2 AND stream IS NOT NULL"
+        found = self._records.fetch(snapshot, sql, (task,))
+        if not found:
+            return
         sql = (
-            "SELECT id, writes, checksum, body FROM scratch WHERE task = ? AND id BETWEEN ? AND ? "
+            "SELECT id, writes, checksum, body FROM scratch WHERE id BETWEEN ? AND ? "
             f"AND namespace = ? AND key = ? ORDER BY id{' DESC' * window.newest_first}"
         )
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
-        values = (numbers.find(address.task), *bounds, address.namespace, key)
+        values = (*stream_rows(task, found[0][0], *bounds), address.namespace, key)
         self._counters.queries += 1
         for id, writes, sums, body in snapshot.stream(sql, values):
-            seq = numbers.seq(id)
+            seq = numbers.seq(task + (id & STREAM_LAST))
             columns = (seq, address.task, writes, address.namespace, key)
             yield _Undecoded(self, seq, columns, sums, body)
 

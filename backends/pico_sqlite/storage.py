@@ -146,7 +146,7 @@ class SqliteStorage:
             if (
                 checked.task is None
                 or self._shares
-                or not self._writer.write_statement(rows.write_frame, checked)
+                or not self._writer.write_statement(rows.scratch.write_frame, checked)
             ):
                 self._writer.write(rows.write, checked)
         except BaseException as error:

@@ -210,14 +210,14 @@ class SqliteStore:
 
     def _new_session(self, db: apsw.Connection, name: str, owner: OwnerRecord | None) -> int:
         sql = "INSERT INTO sessions(name, epoch, owner) VALUES(?, ?, ?)"
+        epoch = 0 if owner is None else 1
         try:
-            values = (name, 0 if owner is None else 1, None if owner is None else owner.encode())
-            db.execute(sql, values)
+            db.execute(sql, (name, epoch, None if owner is None else owner.encode()))
         except apsw.ConstraintError as error:
             problem = f"session {name!r:.80} exists already; open it, or choose another id"
             raise SessionExistsError("OWN-6", "sessionId", problem) from error
         session = db.last_insert_rowid()
-        Rows(db, Memo(session, db), epoch=0).add_extent(0)
+        Rows(db, Memo(session, db), epoch).add_extent(0)
         return session
 
     def _find(self, db: apsw.Connection, name: str) -> tuple[int, int, OwnerRecord | None]:

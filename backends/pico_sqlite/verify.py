@@ -13,7 +13,8 @@ from pico_sqlite.connection import Row
 from pico_sqlite.export import export_session
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Snapshot
-from pico_sqlite.record_reads import CONVERSATION, ENTRY, TASK, RecordReads
+from pico_sqlite.record_reads import CONVERSATION, ENTRY, STREAM, TASK, RecordReads
+from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_sqlite.state_reads import StateReads
 from pico_store.errors import PicoError
 from pico_store.limits import SEQ_MAX
@@ -22,12 +23,13 @@ from pico_store.storage import Counters, Problem, VerifyReport
 
 # Each statement yields what must not be there: a place and what is wrong with it.
 _MISFITS: Final = (
-    "SELECT 'record ' || id, 'its conversation does not exist' FROM records r WHERE role IS NOT NULL "
-    "AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = r.conversation)",
-    "SELECT 'record ' || id, 'its kind does not exist' FROM records r WHERE role IS NOT NULL "
-    "AND NOT EXISTS (SELECT 1 FROM kinds k WHERE k.kind = r.kind)",
-    "SELECT 'scratch ' || id, 'its task is not live' FROM scratch s "
-    "WHERE NOT EXISTS (SELECT 1 FROM records t WHERE t.id = s.task AND t.role < 2)",
+    "SELECT 'record ' || id, 'its conversation does not exist' FROM records r "
+    "WHERE role IS NOT NULL AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = r.conversation)",
+    "SELECT 'record ' || id, 'its kind does not exist' FROM records r "
+    "WHERE role IS NOT NULL AND NOT EXISTS (SELECT 1 FROM kinds k WHERE k.kind = r.kind)",
+    f"SELECT 'scratch stream ' || stream, 'its task is not live' FROM "
+    f"(SELECT DISTINCT id >> {STREAM_BITS} AS stream FROM scratch "
+    "EXCEPT SELECT stream FROM records WHERE role < 2)",
     "SELECT 'list element ' || seq, 'its list does not exist' FROM list_elements e "
     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = e.list)",
     "SELECT 'list marker ' || seq, 'its list does not exist' FROM list_markers m "
@@ -121,8 +123,9 @@ def _row_problems(
             lambda row: state.decode(row[0], row[:2], *row[2:]),
         ),
         (
-            "SELECT id, task, writes, namespace, key, checksum, body FROM scratch "
-            "WHERE body IS NOT NULL AND task",
+            f"SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.writes, s.namespace, s.key, s.checksum, "
+            f"s.body FROM records t JOIN scratch s ON s.id BETWEEN {STREAM} "
+            "WHERE s.body IS NOT NULL AND t.role < 2 AND t.id",
             "scratch element",
             frame,
         ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Readers
 from pico_sqlite.record_reads import RecordReads
-from pico_sqlite.rows import ROLES, stored_key
+from pico_sqlite.rows import ROLES
+from pico_sqlite.scratch_rows import stored_key
 from pico_sqlite.state_reads import StateReads
 from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.query import ConversationQuery, TaskQuery

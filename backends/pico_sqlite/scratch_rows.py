@@ -1,0 +1,189 @@
+"""Scratch as rows: one a write, in a stream of rows for each live task that ever wrote.
+
+A stream's rows stand together at ``stream << 32``, each at the distance of its own number from
+its task's, so that frames are appended to the end of the table, and a settled task's rows go as
+one range. Streams are numbered from the greatest in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import apsw
+
+from pico_sqlite.checksum import checksum
+from pico_sqlite.connection import Row
+from pico_sqlite.memo import LiveTask, Memo
+from pico_sqlite.numbers import EXTENT_BITS, LOW
+from pico_store.address import Address, ScratchAddress, Seq
+from pico_store.batch import ListAppend, ListClear, ListRemove, ValueDelete, ValueSet
+from pico_store.check import CheckedBatch
+from pico_store.errors import LimitExceededError, OwnershipLostError
+
+STREAM_BITS: Final = 32
+STREAM_LAST: Final = (1 << STREAM_BITS) - 1
+_FRAME: Final = (
+    "INSERT INTO scratch SELECT ?, 1, ?, ?, ?, ? FROM sessions WHERE session = ? AND epoch = ?"
+)
+_ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?)"
+_SPENT: Final = (
+    "UPDATE scratch SET namespace = NULL, key = NULL, checksum = NULL, body = NULL WHERE "
+)
+
+PutValue = Callable[[Address, Seq, bytes | None], None]
+
+
+def stored_key(key: str | None) -> str:
+    """Return a key as it is stored: no key and the empty key differ, and order is kept."""
+    return "" if key is None else ":" + key
+
+
+def lost(epoch: int) -> OwnershipLostError:
+    """Return the error of a handle whose epoch is over."""
+    return OwnershipLostError(
+        f"this handle's epoch {epoch} is over: another open took the session; "
+        "nothing was written; open it again"
+    )
+
+
+class ScratchRows:
+    """Writes the scratch of one session's tasks."""
+
+    def __init__(self, db: apsw.Connection, memo: Memo, epoch: int, put_value: PutValue) -> None:
+        self._db = db
+        self._run = db.cursor().execute
+        self._changes = db.changes
+        self._memo = memo
+        self._epoch = epoch
+        self._owned = (memo.session, epoch)
+        self._put_value = put_value
+
+    def write_frame(self, checked: CheckedBatch) -> bool:
+        """Write a batch that is one append, in one statement; tell whether one is enough.
+
+        The statement finds out by itself whether the handle still owns the session, so that it
+        needs no transaction around it.
+
+        Raises:
+            OwnershipLostError: It does not.
+        """
+        writes, task, seq = checked.writes, checked.task, checked.first
+        memo = self._memo
+        # The arithmetic of numbers.py, stretched out: this runs once for every streamed frame.
+        extent = memo.numbers.keys.get(seq >> EXTENT_BITS)
+        known = memo.live_tasks[task]  # type: ignore[index]
+        write = writes[0]
+        if (
+            known.stream is None
+            or extent is None
+            or len(writes) > 1
+            or type(write) is not ListAppend
+        ):
+            return False
+        id = known.origin + (extent | (seq & LOW))
+        if id >> STREAM_BITS != known.stream:
+            return False
+        namespace, key = write.address.namespace, write.address.key
+        stored = "" if key is None else ":" + key
+        body = checked.bodies[0]
+        sums = checksum((seq, task, 1, namespace, stored), body)
+        self._run(_FRAME, (id, namespace, stored, sums, body, *self._owned))
+        if not self._changes():
+            raise lost(self._epoch)
+        return True
+
+    def write(self, checked: CheckedBatch) -> None:
+        """Write any scratch batch, in a transaction.
+
+        Raises:
+            OwnershipLostError: Another open took the session over; nothing was written.
+        """
+        sql = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
+        if not self._run(sql, self._owned).fetchall():
+            raise lost(self._epoch)
+        assert checked.task is not None
+        known = self.begin(checked.task)
+        size = len(checked.writes)
+        for index, write in enumerate(checked.writes):
+            seq = Seq(checked.first + index)
+            body = checked.bodies[index]
+            kept = _WRITERS[type(write)](self, known, write, seq, body)
+            writes = 0 if index else size
+            address = write.address  # type: ignore[union-attr]
+            assert type(address) is ScratchAddress
+            self.put(known, address, seq, writes, body if kept else None)
+
+    def begin(self, task: Seq) -> LiveTask:
+        """Return a live task that has a stream."""
+        known = self._memo.live_tasks[task]
+        if known.stream is None:
+            sql = f"SELECT coalesce(max(id) >> {STREAM_BITS}, -1) + 1 FROM scratch"
+            rows: list[Row] = self._run(sql).fetchall()
+            stream = int(rows[0][0])
+            key = self._memo.numbers.key(task)
+            self._run("UPDATE records SET stream = ? WHERE id = ?", (stream, key))
+            known = known._replace(stream=stream, origin=(stream << STREAM_BITS) - key)
+            self._memo.keep_task(task, known)
+        return known
+
+    def put(
+        self, known: LiveTask, address: ScratchAddress, seq: Seq, writes: int, body: bytes | None
+    ) -> None:
+        """Insert the row of a write; without a body it is spent, and only its number counts.
+
+        Raises:
+            LimitExceededError: The file has given out 2^32 numbers since the task's.
+        """
+        id = known.origin + self._memo.numbers.key(seq)
+        if id >> STREAM_BITS != known.stream:
+            problem = f"task {address.task} is 2^32 numbers of this file old; settle it"
+            raise LimitExceededError("TASK-4", "task", problem)
+        row: Row = (None, None, None, None)
+        if body is not None:
+            stored = stored_key(address.key)
+            columns = (seq, address.task, writes, address.namespace, stored)
+            row = (address.namespace, stored, checksum(columns, body), body)
+        self._run(_ROW, (id, writes, *row))
+
+    def retire(self, known: LiveTask, key: int) -> None:
+        """Delete a task's scratch."""
+        if known.stream is not None:
+            first = known.stream << STREAM_BITS
+            self._run("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
+            self._run("DELETE FROM current_values WHERE scope = ?", (key,))
+
+    # Each returns whether the write's own row holds its payload.
+
+    def _append(self, known: LiveTask, write: ListAppend, seq: Seq, body: bytes) -> bool:
+        return True
+
+    def _remove(self, known: LiveTask, write: ListRemove, seq: Seq, body: None) -> bool:
+        id = known.origin + self._memo.numbers.key(write.element)
+        self._run(_SPENT + "id = ?", (id,))
+        return False
+
+    def _clear(self, known: LiveTask, write: ListClear, seq: Seq, body: None) -> bool:
+        assert known.stream is not None
+        first = known.stream << STREAM_BITS
+        name = (write.address.namespace, stored_key(write.address.key))
+        where = "id BETWEEN ? AND ? AND namespace = ? AND key = ?"
+        self._run(_SPENT + where, (first, first | STREAM_LAST, *name))
+        return False
+
+    def _set(self, known: LiveTask, write: ValueSet, seq: Seq, body: bytes) -> bool:
+        self._put_value(write.address, seq, body)
+        return False
+
+    def _delete(self, known: LiveTask, write: ValueDelete, seq: Seq, body: None) -> bool:
+        self._put_value(write.address, seq, None)
+        return False
+
+
+_WRITERS: Final[dict[type, Callable[[ScratchRows, LiveTask, Any, Seq, Any], bool]]] = {
+    ValueSet: ScratchRows._set,
+    ValueDelete: ScratchRows._delete,
+    ListAppend: ScratchRows._append,
+    ListRemove: ScratchRows._remove,
+    ListClear: ScratchRows._clear,
+}
