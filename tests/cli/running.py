@@ -52,11 +52,17 @@ class Pico:
         return ended.json()
 
 
+def buffered(**more: str) -> dict[str, str]:
+    """Return an environment in which output waits in a buffer, as it does for users."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**kept, **more}
+
+
 def pico_process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     """Run `pico` as a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "pico_store.cli", *arguments],
         capture_output=True,
-        env={**os.environ, **environment},
+        env=buffered(**environment),
         check=False,
     )

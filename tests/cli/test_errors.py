@@ -21,7 +21,7 @@ from pico_store.errors import (
     StoreDamagedError,
     StoreUrlError,
 )
-from tests.cli.running import Pico, pico_process
+from tests.cli.running import Pico, buffered, pico_process
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -98,6 +98,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(url: str) -> None:
         [sys.executable, "-m", "pico_store.cli", "show", url],
         stdout=write,
         stderr=subprocess.PIPE,
+        env=buffered(),
         check=False,
     )
     os.close(write)
@@ -112,6 +113,7 @@ def test_output_that_cannot_be_written_is_said(url: str) -> None:
             [sys.executable, "-m", "pico_store.cli", "show", url],
             stdout=full,
             stderr=subprocess.PIPE,
+            env=buffered(),
             check=False,
         )
 

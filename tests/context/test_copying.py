@@ -12,7 +12,7 @@ from pico_store.digest import DigestingStream, digest
 from pico_store.errors import SessionExistsError
 from pico_store.records import Conversation, Entry
 from pico_store.snapshot import SnapshotItem
-from pico_store.storage import Storage
+from pico_store.storage import Storage, Store
 
 
 @pytest.fixture
@@ -60,6 +60,32 @@ def test_a_copy_that_fails_midway_is_not_there(source: Storage) -> None:
         copy_session(source, destination, "copy", fail)
 
     assert destination.sessions() == []
+
+
+class _Forgetful:
+    """A store that returns one entry less than it was given."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.load = store.load
+
+    def open(self, session_id: str, *, read_only: bool = False) -> "_Forgetful":
+        self._storage = self._store.open(session_id, read_only=read_only)
+        self.last_seq = self._storage.last_seq
+        self.close = self._storage.close
+        return self
+
+    def export(self) -> Iterator[SnapshotItem]:
+        return (item for item in self._storage.export() if getattr(item, "id", 0) != 3)
+
+
+def test_a_copy_that_lost_something_is_not_equal(source: Storage) -> None:
+    destination = _Forgetful(open_store("memory:"))
+
+    report = copy_session(source, destination, "copy")  # type: ignore[arg-type]
+
+    assert not report.equal
+    assert report.source_digest == digest(source.export())
 
 
 def test_an_existing_session_is_not_touched(source: Storage) -> None:
