@@ -25,6 +25,7 @@ from pico_store.errors import (
     StoreUnusableError,
     UnsupportedError,
 )
+from pico_store.query import EntryQuery
 from pico_store.records import Conversation, Entry
 from pico_store.storage import Store
 
@@ -182,6 +183,11 @@ def test_a_flipped_bit_is_never_read_as_data(lab: Lab) -> None:
     storage = store.open(SESSION, read_only=True)
     others = storage.get_entries([whole, later])
     assert [entry.data for entry in others.values()] == ["whole", "whole as well"], f"{others}"
+    beyond = EntryQuery(conversation_id=root, from_=later)
+    assert len(storage.scan_entries(beyond).items) == 1, "a page beside the damage"
+    every = EntryQuery(conversation_id=root)
+    raised(lambda: storage.scan_entries(every), StoreDamagedError)
+    raised(lambda: list(storage.export()), StoreDamagedError)
     problems = store.verify().problems
     assert any(str(damaged) in problem.where for problem in problems), f"verify found {problems}"
 

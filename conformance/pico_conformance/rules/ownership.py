@@ -287,6 +287,25 @@ def test_sessions_of_one_store_do_not_see_one_another(lab: Lab) -> None:
     assert_same(before, everything(lab.storage), "writing to other sessions")
 
 
+@rule("OWN-6", "SEQ-10", needs=("many_sessions", "multi_process"))
+def test_two_handles_on_one_store_take_turns(lab: Lab) -> None:
+    other = Lab(lab.target, lab.place, lab.place.open(), lab.storage)
+    other.storage = other.store.create("other")
+    first, second = build_scene(lab), build_scene(other)
+    assert first == second, "equal histories got other numbers"
+    for turn in range(10):
+        for mine, scene in ((lab, first), (other, second)):
+            mine.entry(scene.root, key=str(turn))
+            fork = mine.fork(scene.root, scene.note)
+            mine.append(ConversationAddress(fork, "l", rewind=True), turn)
+            mine.settle(mine.task(fork))
+        assert_same(everything(lab.storage), everything(other.storage), f"turn {turn}")
+    listed = {info.id: info.last_seq for info in other.store.sessions()}
+
+    last = lab.storage.last_seq
+    assert listed == {SESSION: last, "other": last}, f"listed: {listed}"
+
+
 @rule("OWN-6", needs=("many_sessions",))
 def test_a_deleted_session_is_gone_and_its_id_free(lab: Lab) -> None:
     build_scene(lab)
