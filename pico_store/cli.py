@@ -51,12 +51,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         used; 130 interrupted, 141 the reader of the output went away, 70 a fault of pico.
     """
     _never_fail_to_print(sys.stdout)
+    code = _outcome(list(sys.argv[1:] if argv is None else argv))
     try:
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except OSError:
+        # It was said already; the interpreter would fail once more on its way out.
+        _silence(sys.stdout)
+    return code
+
+
+def _outcome(arguments: list[str]) -> int:
+    """Run a command and return its exit code, whatever happens."""
+    try:
+        code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        _silence(sys.stdout)
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
