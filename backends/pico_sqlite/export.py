@@ -51,7 +51,7 @@ _VALUES = f"""
     UNION ALL SELECT v.seq, {_SESSION}, v.scope, v.namespace, v.key, v.checksum, v.body
         FROM current_values v WHERE v.scope = :scope
     UNION ALL SELECT v.seq, {_SCRATCH}, v.scope, v.namespace, v.key, v.checksum, v.body
-        FROM records t JOIN current_values v ON v.scope = t.id
+        FROM records t JOIN current_values v ON v.scope = -t.id
         WHERE t.session = :session AND t.role < 2
     ORDER BY 1"""
 _ELEMENTS = f"""
@@ -177,7 +177,7 @@ class _Exporter:
 
     def _address(self, kind: int, scope: int, namespace: str, key: str) -> Address:
         name = key[1:] if key else None
-        owner = self._memo.numbers.seq(scope)
+        owner = self._memo.numbers.seq(abs(scope))
         if kind == _SESSION:
             return SessionAddress(namespace, name)
         if kind == _SCRATCH:

@@ -62,6 +62,8 @@ def delete_session(db: apsw.Connection, session: int) -> None:
         owned = "SELECT list FROM lists WHERE scope BETWEEN ? AND ?"
         for table in ("list_elements", "list_markers"):
             db.execute(f"DELETE FROM {table} WHERE list IN ({owned})", keys)
+        scratch = (-keys[1], -max(keys[0], 1))
+        db.execute("DELETE FROM current_values WHERE scope BETWEEN ? AND ?", scratch)
         for table in ("lists", "current_values", "value_versions"):
             db.execute(f"DELETE FROM {table} WHERE scope BETWEEN ? AND ?", keys)
     for table in ("extents", "kinds", "sessions"):

@@ -144,7 +144,7 @@ class Rows:
         if type(address) is ConversationAddress:
             return self._memo.numbers.key(address.conversation)
         if type(address) is ScratchAddress:
-            return self._memo.numbers.key(address.task)
+            return -self._memo.numbers.key(address.task)
         return self._memo.numbers.scope()
 
     # --- Conversations ---
@@ -406,7 +406,8 @@ def value_columns(
     memo: Memo, seq: Seq, scope: int, namespace: str, key: str
 ) -> tuple[int | str, ...]:
     """Return what a value's checksum covers beside its body."""
-    return (seq, memo.numbers.seq(scope), namespace, key)
+    owner = memo.numbers.seq(abs(scope))
+    return (seq, owner if scope >= 0 else -owner, namespace, key)
 
 
 _WRITERS: Final[dict[type, Callable[[Rows, Any, Seq, Any], None]]] = {

@@ -47,7 +47,8 @@ SCHEMA: Final = (
     "CREATE INDEX task_conversation ON records(conversation) WHERE role < 3",
     "CREATE INDEX task_live ON records(session, conversation) WHERE role < 2",
     # The current value of sticky, session and scratch addresses; body NULL: deleted, kept for its
-    # policy. scope is the key of the conversation or task, or the session's own (number 0).
+    # policy. scope is the key of the conversation, the session's own (number 0), or minus the key
+    # of the task.
     """CREATE TABLE current_values(
         scope INT, namespace TEXT, key TEXT, seq INT NOT NULL, checksum INT NOT NULL, body BLOB,
         PRIMARY KEY(scope, namespace, key)) WITHOUT ROWID""",

@@ -151,7 +151,7 @@ class ScratchRows:
         if known.stream is not None:
             first = known.stream << STREAM_BITS
             self._run("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
-            self._run("DELETE FROM current_values WHERE scope = ?", (key,))
+            self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
 
     # Each returns whether the write's own row holds its payload.
 

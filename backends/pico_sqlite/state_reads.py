@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +32,9 @@ from pico_store.records import (
 )
 from pico_store.storage import Counters
 from pico_store.strict_json import unpack
+
+
+_NOBODY: Final = -(1 << 62)
 
 
 class _Part(NamedTuple):
@@ -324,7 +327,9 @@ class StateReads:
         if isinstance(address, ConversationAddress):
             return numbers.find(address.conversation)
         if isinstance(address, ScratchAddress):
-            return numbers.find(address.task)
+            # Negative, so that a conversation's number names nobody's scratch.
+            known = address.task > 0 and numbers.holds(address.task)
+            return -numbers.key(address.task) if known else _NOBODY
         return numbers.scope()
 
 

@@ -24,7 +24,8 @@ from pico_store.storage import Counters, Problem, VerifyReport
 # Each statement yields what must not be there: a place and what is wrong with it.
 _MISFITS: Final = (
     "SELECT 'record ' || id, 'its conversation does not exist' FROM records r "
-    "WHERE role IS NOT NULL AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = r.conversation)",
+    "WHERE role IS NOT NULL "
+    "AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = r.conversation)",
     "SELECT 'record ' || id, 'its kind does not exist' FROM records r "
     "WHERE role IS NOT NULL AND NOT EXISTS (SELECT 1 FROM kinds k WHERE k.kind = r.kind)",
     f"SELECT 'scratch stream ' || stream, 'its task is not live' FROM "
@@ -107,7 +108,7 @@ def _row_problems(
             partial(records.task, snapshot),
         ),
         (
-            f"SELECT {_VALUE} FROM current_values WHERE scope",
+            f"SELECT {_VALUE} FROM current_values WHERE abs(scope)",
             "value",
             lambda row: state.version(row[:3], *row[3:]),
         ),
@@ -123,8 +124,8 @@ def _row_problems(
             lambda row: state.decode(row[0], row[:2], *row[2:]),
         ),
         (
-            f"SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.writes, s.namespace, s.key, s.checksum, "
-            f"s.body FROM records t JOIN scratch s ON s.id BETWEEN {STREAM} "
+            f"SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.writes, s.namespace, s.key, "
+            f"s.checksum, s.body FROM records t JOIN scratch s ON s.id BETWEEN {STREAM} "
             "WHERE s.body IS NOT NULL AND t.role < 2 AND t.id",
             "scratch element",
             frame,
