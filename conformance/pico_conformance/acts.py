@@ -197,7 +197,7 @@ class Acts:
     def _near_the_end(self, random: Random) -> str | None:
         """Skip nearly all numbers, as if scratch that is retired by now had used them."""
         subject, model = self.subject, self.model
-        if model.last_seq > 2**52:
+        if model.last_seq > 2**52 or not model.state.conversations:
             self._load(random)
             return "load"
         target = Seq(SEQ_MAX - random.randrange(2, 30))
