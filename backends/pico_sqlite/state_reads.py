@@ -33,7 +33,6 @@ from pico_store.records import (
 from pico_store.storage import Counters
 from pico_store.strict_json import unpack
 
-
 _NOBODY: Final = -(1 << 62)
 
 

@@ -192,15 +192,15 @@ class SqliteStorage:
             return self._records.get_conversations(snapshot, check_ids(ids))
 
     def scan_conversations(self, query: ConversationQuery) -> Page[Conversation]:
-        for path, id in (
-            ("parent", query.parent),
-            ("owner", query.owner),
-            ("ownerConversation", query.owner_conversation),
-        ):
-            if id is not None:
-                check_conversation_id(id, path)
-        window = check_window(query)
         with self._reading() as snapshot:
+            for path, id in (
+                ("parent", query.parent),
+                ("owner", query.owner),
+                ("ownerConversation", query.owner_conversation),
+            ):
+                if id is not None:
+                    check_conversation_id(id, path)
+            window = check_window(query)
             return self._records.scan_conversations(snapshot, query, window)
 
     def get_entries(self, ids: Iterable[Seq]) -> dict[Seq, Entry]:
@@ -208,14 +208,14 @@ class SqliteStorage:
             return self._records.get_entries(snapshot, check_ids(ids))
 
     def scan_entries(self, query: EntryQuery) -> Page[Entry]:
-        window = check_entry_query(query)
         with self._reading() as snapshot:
+            window = check_entry_query(query)
             return self._records.scan_entries(snapshot, query, window)
 
     def newest_head(self, conversation: Seq, at: Seq) -> Entry | None:
-        check_conversation_id(conversation, "conversation")
-        position = check_position(at)
         with self._reading() as snapshot:
+            check_conversation_id(conversation, "conversation")
+            position = check_position(at)
             return self._records.newest_head(snapshot, conversation, position)
 
     def get_tasks(self, ids: Iterable[Seq]) -> dict[Seq, Task]:
@@ -223,31 +223,31 @@ class SqliteStorage:
             return self._records.get_tasks(snapshot, check_ids(ids))
 
     def scan_tasks(self, query: TaskQuery) -> Page[Task]:
-        window = check_task_query(query)
         with self._reading() as snapshot:
+            window = check_task_query(query)
             return self._records.scan_tasks(snapshot, query, window)
 
     def get_value(self, address: Address, at: At | None = None) -> Version[JsonValue] | None:
-        check_address(address)
-        check_at(address, at)
         with self._reading() as snapshot:
+            check_address(address)
+            check_at(address, at)
             return self._state.get_value(snapshot, address, at)
 
     def scan_values(self, query: ValueQuery) -> ValuePage:
-        limit = check_value_query(query)
         with self._reading() as snapshot:
+            limit = check_value_query(query)
             return self._state.scan_values(snapshot, query, limit)
 
     def read_list(self, address: Address, query: ListQuery) -> Page[Element[JsonValue]]:
-        check_address(address)
-        check_at(address, query.at)
-        window = check_window(query)
         with self._reading() as snapshot:
+            check_address(address)
+            check_at(address, query.at)
+            window = check_window(query)
             return self._state.read_list(snapshot, address, window, query.at)
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
-        check_policy_question(address, shape)
         with self._reading() as snapshot:
+            check_policy_question(address, shape)
             id = address.conversation
             if id not in self._records.get_conversations(snapshot, [id]):
                 return None
@@ -258,8 +258,8 @@ class SqliteStorage:
             return self._records.entry_kinds(snapshot)
 
     def scan_batches(self, query: BatchQuery) -> Page[BatchRange]:
-        window = check_window(query)
         with self._reading() as snapshot:
+            window = check_window(query)
             return self._records.scan_batches(snapshot, window)
 
     def export(self) -> Iterator[SnapshotItem]:
