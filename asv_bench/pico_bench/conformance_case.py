@@ -1,0 +1,24 @@
+"""How fast a backend is compared with the model."""
+
+from __future__ import annotations
+
+import time
+
+from pico_bench.case import CaseError, Numbers, Setting
+from pico_conformance.campaign import Plan, run
+from pico_conformance.target import resolve_target
+
+
+def sqlite(setting: Setting) -> Numbers:
+    """Measure the writes a minute that histories put into the model and into SQLite.
+
+    Raises:
+        CaseError: They differ, so that how fast does not matter.
+    """
+    plan = Plan(resolve_target("sqlite"), setting.seed, resolve_target("memory"))
+    start = time.perf_counter()
+    outcome = run(plan, seconds=setting.seconds)
+    spent = time.perf_counter() - start
+    if outcome.finding is not None:
+        raise CaseError("sqlite differs from the model; run pico conformance sqlite")
+    return {"writes_per_minute": outcome.tally.writes / spent * 60}

@@ -1,0 +1,139 @@
+"""The figures that are promised: what each is, its bar, its aim, and what it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pico_bench.case import Numbers
+
+Results: TypeAlias = Mapping[str, Numbers]
+"""The numbers of one repetition, by case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something to run in a process of its own."""
+
+    target: str
+    """``module:function``, which takes a `Setting` and returns numbers."""
+    preparation: str = ""
+    """Another one that has to be run once before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One promised figure."""
+
+    name: str
+    what: str
+    unit: str
+    bar: float
+    aim: float
+    cases: tuple[str, ...]
+    measure: Callable[[Results], float]
+    """Computes it from the cases of one repetition."""
+    at_least: bool = False
+    """Whether more is better."""
+
+    def holds(self, measured: float) -> bool:
+        """Tell whether a measured value reaches the bar."""
+        return measured >= self.bar if self.at_least else measured <= self.bar
+
+    def reaches_aim(self, measured: float) -> bool:
+        """Tell whether a measured value reaches the aim."""
+        return measured >= self.aim if self.at_least else measured <= self.aim
+
+
+_LARGE: Final = "pico_bench.large_case"
+CASES: Final[Mapping[str, Case]] = {
+    "raw sqlite": Case("pico_bench.turns_case:raw_sqlite"),
+    "sqlite": Case("pico_bench.turns_case:sqlite"),
+    "raw memory": Case("pico_bench.turns_case:raw_memory"),
+    "memory": Case("pico_bench.turns_case:memory"),
+    "power, one": Case("pico_bench.power_case:one"),
+    "power, many": Case("pico_bench.power_case:many"),
+    "large": Case(f"{_LARGE}:calls", f"{_LARGE}:make"),
+    "large, growth": Case(f"{_LARGE}:growth", f"{_LARGE}:make"),
+    "conformance": Case("pico_bench.conformance_case:sqlite"),
+}
+
+
+def _large(name: str, what: str, call: str) -> Figure:
+    return Figure(
+        name=f"large.{name}",
+        what=f"1,000,000 entries ÷ 10,000: {what}",
+        unit="×",
+        bar=1.2,
+        aim=1.08,
+        cases=("large",),
+        measure=lambda results: results["large"][call],
+    )
+
+
+FIGURES: Final[tuple[Figure, ...]] = (
+    Figure(
+        name="sqlite.turns",
+        what="SQLite through the full interface, ordered ÷ raw loop: CPU",
+        unit="×",
+        bar=1.5,
+        aim=1.25,
+        cases=("raw sqlite", "sqlite"),
+        measure=lambda results: results["sqlite"]["cpu_us"] / results["raw sqlite"]["cpu_us"],
+    ),
+    Figure(
+        name="memory.turns",
+        what="memory through the full interface − bare dictionaries: CPU a commit",
+        unit="µs",
+        bar=6,
+        aim=3,
+        cases=("raw memory", "memory"),
+        measure=lambda results: results["memory"]["cpu_us"] - results["raw memory"]["cpu_us"],
+    ),
+    Figure(
+        name="sqlite.power",
+        what="power, 16 sessions on one file ÷ one: commits a second",
+        unit="×",
+        bar=6,
+        aim=8,
+        cases=("power, one", "power, many"),
+        measure=lambda results: (
+            results["power, many"]["commits_per_second"]
+            / results["power, one"]["commits_per_second"]
+        ),
+        at_least=True,
+    ),
+    Figure(
+        name="sqlite.disk",
+        what="SQLite, closed: bytes on disk ÷ payload that must survive",
+        unit="×",
+        bar=1.35,
+        aim=1.10,
+        cases=("sqlite",),
+        measure=lambda results: results["sqlite"]["disk"] / results["sqlite"]["surviving"],
+    ),
+    _large("open", "open", "open"),
+    _large("page", "newest page", "page"),
+    _large("fork", "fork", "fork"),
+    _large("head", "newest head", "head"),
+    Figure(
+        name="large.growth",
+        what="1,000,000 entries: private memory taken by an open",
+        unit="MiB",
+        bar=4,
+        aim=2,
+        cases=("large, growth",),
+        measure=lambda results: results["large, growth"]["bytes"] / 2**20,
+    ),
+    Figure(
+        name="conformance.speed",
+        what="writes a minute checked against the model on SQLite",
+        unit="writes/min",
+        bar=60_000,
+        aim=60_000,
+        cases=("conformance",),
+        measure=lambda results: results["conformance"]["writes_per_minute"],
+        at_least=True,
+    ),
+)

@@ -1,0 +1,78 @@
+"""A session of many entries, made once and kept in a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from pico_bench.text import cut, prose
+from pico_bench.turns import ROOT, Turns
+from pico_store.address import Seq
+from pico_store.backends import open_store
+from pico_store.records import BatchRange, Conversation, Entry
+from pico_store.snapshot import SnapshotHeader, SnapshotItem
+
+SESSION: Final = "large"
+_ENTRY_CHARACTERS: Final = 900
+_ENTRIES_A_BATCH: Final = 4
+_ENTRIES_A_HEAD: Final = 400
+_LAST_TURNS: Final = 25
+_FORM: Final = 1
+"""Changes with what is made here, so that a kept session of another form is not taken for it."""
+
+
+def session_url(folder: str, entries: int) -> str:
+    """Return the URL of a kept session."""
+    return f"sqlite:{_path(folder, entries)}"
+
+
+def make_session(folder: str, entries: int) -> None:
+    """Make a session of so many entries of about 1 KB, unless the folder has it.
+
+    The entries come in batches of four, every 400th with a head; at the end stand some ordinary
+    turns, so that the newest part looks like that of any session.
+    """
+    path = _path(folder, entries)
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.unlink(missing_ok=True)
+    store = open_store(f"sqlite:{unfinished}")
+    store.load(SESSION, _items(entries))
+    storage = store.open(SESSION)
+    turns = Turns(last=entries + 1)
+    for _ in range(_LAST_TURNS):
+        for batch in turns.turn():
+            storage.commit(batch)
+    # Closing empties the log into the file, so that the file by itself is the session.
+    store.close()
+    os.replace(unfinished, path)
+
+
+def _path(folder: str, entries: int) -> Path:
+    return Path(folder) / f"entries-{entries}-form-{_FORM}.db"
+
+
+def _items(entries: int) -> Iterator[SnapshotItem]:
+    last = Seq(entries + 1)
+    yield SnapshotHeader(last, ("assistant", "user"))
+    yield Conversation(id=ROOT)
+    random = Random(entries)
+    for number in range(entries):
+        id = Seq(number + 2)
+        role = "assistant" if number % 2 else "user"
+        text = cut(random, prose(), _ENTRY_CHARACTERS)
+        yield Entry(
+            id=id,
+            conversation_id=ROOT,
+            kind=role,
+            model=[{"role": role, "content": [{"type": "text", "text": text}]}],
+            head=id if number % _ENTRIES_A_HEAD == 0 else None,
+        )
+    yield BatchRange(ROOT, ROOT)
+    for first in range(ROOT + 1, last + 1, _ENTRIES_A_BATCH):
+        yield BatchRange(Seq(first), Seq(min(first + _ENTRIES_A_BATCH - 1, last)))

@@ -1,0 +1,135 @@
+"""A session of a million entries beside one of ten thousand: time of calls, memory of an open."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from pico_bench.case import Numbers, Setting
+from pico_bench.large import SESSION, make_session, session_url
+from pico_bench.resident import private_bytes
+from pico_bench.turns import ROOT
+from pico_store.address import Seq
+from pico_store.backends import find_backend, open_store
+from pico_store.batch import MainBatch
+from pico_store.query import EntryQuery
+from pico_store.records import Conversation, ForkPoint
+from pico_store.storage import Storage
+
+PAGE_ENTRIES = 50
+
+
+def make(setting: Setting) -> Numbers:
+    """Make both sessions, unless they are kept already."""
+    for entries in (setting.few_entries, setting.entries):
+        make_session(setting.kept, entries)
+    return {}
+
+
+def calls(setting: Setting) -> Numbers:
+    """Measure each call on both sessions in turn, in microseconds at the median."""
+    urls = [session_url(setting.kept, n) for n in (setting.few_entries, setting.entries)]
+    numbers = _beside("open", setting.calls, *(_Open(url) for url in urls))
+    with ExitStack() as stack:
+        opened = [_open(url, stack) for url in urls]
+        for name, kind in (("page", _Page), ("head", _Head), ("fork", _Fork)):
+            numbers |= _beside(name, setting.calls, *(kind(one) for one in opened))
+    return numbers
+
+
+def growth(setting: Setting) -> Numbers:
+    """Measure the private memory that opening the large session takes, in bytes."""
+    url = session_url(setting.kept, setting.entries)
+    find_backend("sqlite")
+    gc.collect()
+    before = private_bytes()
+    store = open_store(url, create=False)
+    storage = store.open(SESSION)
+    assert storage.last_seq > setting.entries
+    after = private_bytes()
+    store.close()
+    return {"bytes": max(after - before, 0)}
+
+
+def _beside(name: str, count: int, few: Callable[[], float], many: Callable[[], float]) -> Numbers:
+    """Call both in turn, each as often first as second, so that other load hits both alike."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(max(count // 10, 2)):
+        few()
+        many()
+    for round_ in range(count):
+        for which in (0, 1) if round_ % 2 else (1, 0):
+            times[which].append((many if which else few)())
+    few_us, many_us = (statistics.median(measured) * 1e6 for measured in times)
+    return {f"{name}_few_us": few_us, f"{name}_many_us": many_us, name: many_us / few_us}
+
+
+class _Opened(NamedTuple):
+    storage: Storage
+    newest: Seq
+    """The last entry before the forks."""
+
+
+def _open(url: str, stack: ExitStack) -> _Opened:
+    store = open_store(url, create=False)
+    stack.callback(store.close)
+    storage = store.open(SESSION)
+    query = EntryQuery(conversation_id=ROOT, before=Seq(storage.last_seq + 1), limit=1)
+    return _Opened(storage, storage.scan_entries(query).items[0].id)
+
+
+class _Open:
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __call__(self) -> float:
+        start = time.perf_counter()
+        store = open_store(self._url, create=False)
+        storage = store.open(SESSION)
+        spent = time.perf_counter() - start
+        assert storage.last_seq > 0
+        store.close()
+        return spent
+
+
+class _Page:
+    def __init__(self, opened: _Opened) -> None:
+        self._storage = opened.storage
+
+    def __call__(self) -> float:
+        before = Seq(self._storage.last_seq + 1)
+        query = EntryQuery(conversation_id=ROOT, before=before, limit=PAGE_ENTRIES)
+        start = time.perf_counter()
+        page = self._storage.scan_entries(query)
+        spent = time.perf_counter() - start
+        assert len(page.items) == PAGE_ENTRIES
+        return spent
+
+
+class _Head:
+    def __init__(self, opened: _Opened) -> None:
+        self._storage = opened.storage
+
+    def __call__(self) -> float:
+        last = self._storage.last_seq
+        start = time.perf_counter()
+        entry = self._storage.newest_head(ROOT, last)
+        spent = time.perf_counter() - start
+        assert entry is not None
+        return spent
+
+
+class _Fork:
+    def __init__(self, opened: _Opened) -> None:
+        self._storage, self._newest = opened
+
+    def __call__(self) -> float:
+        id = Seq(self._storage.last_seq + 1)
+        batch = MainBatch((Conversation(id=id, parent=ForkPoint(ROOT, self._newest)),))
+        start = time.perf_counter()
+        self._storage.commit(batch)
+        return time.perf_counter() - start

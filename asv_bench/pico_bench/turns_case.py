@@ -1,0 +1,81 @@
+"""The workload "turns" on raw loops and through the full interface: CPU time and bytes on disk."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from pico_bench.case import Numbers, Setting
+from pico_bench.raw import dictionary_loop, raw_commits, sqlite_loop
+from pico_bench.turns import COMMITS_A_TURN, Turns, Weight, opening
+from pico_store.backends import open_store
+from pico_store.batch import Batch
+
+C = TypeVar("C")
+_WARM_UP = 20
+"""Turns before the timed ones, so that statements are prepared and kinds known."""
+
+
+def sqlite(setting: Setting) -> Numbers:
+    """Measure SQLite through the interface, and what its files weigh when closed."""
+    numbers = _interface(f"sqlite:{setting.folder}/turns.db", setting)
+    numbers["disk"] = sum(path.stat().st_size for path in Path(setting.folder).iterdir())
+    weight, load = Weight(), Turns(setting.seed)
+    for _ in range(setting.turns + _WARM_UP):
+        first = load.last + 1
+        weight.add(first, load.turn())
+    numbers["surviving"] = weight.surviving
+    return numbers
+
+
+def memory(setting: Setting) -> Numbers:
+    """Measure the memory backend through the interface."""
+    return _interface("memory:", setting)
+
+
+def raw_sqlite(setting: Setting) -> Numbers:
+    """Measure the tight loop over rows."""
+    commit, close = sqlite_loop(Path(setting.folder))
+    numbers = _timed(setting, commit, raw_commits)
+    close()
+    return numbers
+
+
+def raw_memory(setting: Setting) -> Numbers:
+    """Measure bare dictionaries."""
+    return _timed(setting, dictionary_loop(), raw_commits)
+
+
+def _interface(url: str, setting: Setting) -> Numbers:
+    store = open_store(url)
+    storage = store.create("turns")
+    storage.commit(opening())
+    numbers = _timed(setting, storage.commit, lambda first, batches: batches)
+    store.close()
+    return numbers
+
+
+def _timed(
+    setting: Setting,
+    commit: Callable[[C], object],
+    prepare: Callable[[int, list[Batch]], Iterable[C]],
+) -> Numbers:
+    """Return the CPU microseconds a commit, system time and checkpoints included."""
+    load = Turns(setting.seed)
+    spent = 0.0
+    clock = time.process_time
+    for turn in range(-_WARM_UP, setting.turns):
+        first = load.last + 1
+        commits = list(prepare(first, load.turn()))
+        if turn == 0:
+            gc.collect()
+            gc.freeze()
+            spent = 0.0
+        start = clock()
+        for one in commits:
+            commit(one)
+        spent += clock() - start
+    return {"cpu_us": spent / (setting.turns * COMMITS_A_TURN) * 1e6}
