@@ -128,10 +128,12 @@ class MemoryStore:
         raise UnsupportedError("DUR-7", path, problem)
 
     def close(self) -> None:
-        for handle in list(self._handles):
-            handle.close()
         with self._lock:
             self._closed = True
+            handles = list(self._handles)
+        for handle in handles:
+            handle.close()
+        with self._lock:
             self._sessions.clear()
 
     def _own(self, session: Session) -> MemoryStorage:
