@@ -141,7 +141,8 @@ class Writer:
         with self._lock, translated(self.path, "vacuum"):
             self._check_open()
             self._run("VACUUM")
-            self._run("PRAGMA wal_checkpoint(TRUNCATE)")
+            # Rows that nobody fetches keep a statement open, and that the next commit.
+            self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the connection once no commit runs; the log is emptied if nobody else reads it."""
@@ -151,7 +152,7 @@ class Writer:
             self._closed = True
             try:
                 self.db.set_busy_timeout(0)
-                self._run("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             except apsw.Error:
                 pass  # Another process is at work: its close, or the next checkpoint, does it.
             finally:
