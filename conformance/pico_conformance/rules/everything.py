@@ -174,7 +174,8 @@ def _address_reads(
                 entries = walk(storage.scan_entries, query)
             except RefusedError:
                 entries = []
-            places += ["start", *(entry.id for entry in entries)]
+            # The ends and what lies between; more of them would only repeat the answers.
+            places += ["start", *(entry.id for entry in (*entries[:1], *entries[-2:]))]
     for at in places:
         if is_list:
             yield f"list at {at}", lambda at=at: storage.read_list(address, ListQuery(at=at))  # type: ignore[misc]
