@@ -35,14 +35,8 @@ ENTRY_ROLE: Final = 3
 ROLES: Final = {"start": 0, "inflight": 1, "terminal": 2}
 _pack = msgspec.msgpack.Encoder().encode
 
-_BOUNDARY = (
-    "INSERT INTO records(id, writes) SELECT ?, ? FROM sessions WHERE session = ? AND epoch = ?"
-)
+_BOUNDARY = "INSERT INTO records(id, writes) VALUES(?, ?)"
 _RECORD = "INSERT INTO records VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_FIRST_RECORD = (
-    "INSERT INTO records SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
-    "FROM sessions WHERE session = ? AND epoch = ?"
-)
 _CONVERSATION = (
     "INSERT INTO conversations VALUES(?, ?, ?, ?, ?, "
     "(SELECT conversation FROM records WHERE id = ?), ?, ?)"
@@ -73,19 +67,22 @@ class Rows:
         Raises:
             OwnershipLostError: Another open took the session over; nothing was written.
         """
-        memo = self._memo
-        for high in range(checked.first >> EXTENT_BITS, (checked.last >> EXTENT_BITS) + 1):
-            if not memo.numbers.holds(high << EXTENT_BITS):
+        # First of all: another owner may have added the same rows.
+        sql = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
+        if not self._run(sql, (self._memo.session, self._epoch)).fetchall():
+            raise lost(self._epoch)
+        seq = checked.first
+        numbers = self._memo.numbers
+        for high in range(seq >> EXTENT_BITS, (checked.last >> EXTENT_BITS) + 1):
+            if high not in numbers.keys:
                 self.add_extent(high)
         if checked.task is not None:
             self.scratch.write(checked)
             return
         self._writes = len(checked.writes)
         if type(checked.writes[0]) not in (Entry, Task):
-            first = memo.numbers.key(checked.first)
-            self._run(_BOUNDARY, (first, self._writes, memo.session, self._epoch))
-            self._check_owned()
-        seq = checked.first
+            self._run(_BOUNDARY, (numbers.key(seq), self._writes))
+            self._writes = None
         for write, body in zip(checked.writes, checked.bodies, strict=True):
             if type(write) is DeleteConversation:
                 self._delete_conversations(checked.deletions[seq - checked.first])
@@ -95,7 +92,6 @@ class Rows:
 
     def add_extent(self, high: int) -> None:
         """Give the session another extent."""
-        self._ask_owned()
         base = self._one("SELECT coalesce(max(base), -1) + 1 FROM extents")[0]
         self._run("INSERT INTO extents VALUES(?, ?, ?)", (base, self._memo.session, high))
         self._memo.numbers.add(high, base)
@@ -105,7 +101,6 @@ class Rows:
         known = self._memo.kinds.get(name)
         if known is not None and known[1] >= entries:
             return known[0]
-        self._ask_owned()
         if known is None:
             sql = "INSERT INTO kinds(session, name, entries) VALUES(?, ?, ?)"
             self._run(sql, (self._memo.session, name, entries))
@@ -223,7 +218,8 @@ class Rows:
             write.by_task_id,
             write.head,
         )
-        self._put_record(
+        self._run(
+            _RECORD,
             (
                 numbers.key(write.id),
                 self._writes,
@@ -236,34 +232,16 @@ class Rows:
                 None if write.head is None else numbers.key(write.head),
                 *(None, None, None, None, None),
                 body,
-            )
+            ),
         )
-
-    def _put_record(self, columns: Row) -> None:
-        if self._writes is None:
-            self._run(_RECORD, columns)
-        else:
-            self._run(_FIRST_RECORD, (*columns, self._memo.session, self._epoch))
-            self._check_owned()
-
-    def _check_owned(self) -> None:
-        """Find out from the statement that began a batch whether the handle owns the session."""
         self._writes = None
-        if not self.db.changes():
-            raise lost(self._epoch)
-
-    def _ask_owned(self) -> None:
-        """Make sure of the session before rows that another owner may have added as well."""
-        sql = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
-        if not self._run(sql, (self._memo.session, self._epoch)).fetchall():
-            raise lost(self._epoch)
 
     def put_boundary(self, first: Seq, writes: int) -> None:
         """Note where a batch of a snapshot begins, whose records are there already."""
         key = self._memo.numbers.key(first)
         self._run("UPDATE records SET writes = ? WHERE id = ?", (writes, key))
         if not self.db.changes():
-            self._run("INSERT INTO records(id, writes) VALUES(?, ?)", (key, writes))
+            self._run(_BOUNDARY, (key, writes))
 
     def _task(self, write: Task, seq: Seq, body: bytes) -> None:
         self._memo.keep_task(seq, self.put_task(write, body))
@@ -274,7 +252,8 @@ class Rows:
         flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
         after = _pack(write.after) if write.after else None
         known = LiveTask(write.conversation_id, write.kind, flags, after, stream=None, origin=0)
-        self._put_record(
+        self._run(
+            _RECORD,
             (
                 numbers.key(write.id),
                 self._writes,
@@ -289,8 +268,9 @@ class Rows:
                 None,
                 after,
                 body,
-            )
+            ),
         )
+        self._writes = None
         return known
 
     def _patch(self, write: PatchTask, seq: Seq, body: bytes | None) -> None:

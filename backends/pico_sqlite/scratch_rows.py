@@ -94,14 +94,7 @@ class ScratchRows:
         return True
 
     def write(self, checked: CheckedBatch) -> None:
-        """Write any scratch batch, in a transaction.
-
-        Raises:
-            OwnershipLostError: Another open took the session over; nothing was written.
-        """
-        sql = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
-        if not self._run(sql, self._owned).fetchall():
-            raise lost(self._epoch)
+        """Write any scratch batch, in a transaction of a handle that owns the session."""
         assert checked.task is not None
         known = self.begin(checked.task)
         size = len(checked.writes)

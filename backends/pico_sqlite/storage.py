@@ -88,7 +88,6 @@ class SqliteStorage:
         self._refusal: type[PicoError] | None = None
         self._reason = ""
         self._lost = ""
-        self._shares = writer.durability == "power"
         self._may_commit = owner is not None
         self._memo: Memo
         self._records: RecordReads
@@ -142,19 +141,14 @@ class SqliteStorage:
             rows = Rows(self._writer.db, self._memo, self._epoch)
             self._rows = rows
         try:
-            # What shares an fsync with others stands in a transaction with them.
-            if (
-                checked.task is None
-                or self._shares
-                or not self._writer.write_statement(rows.scratch.write_frame, checked)
-            ):
-                self._writer.write(rows.write, checked)
+            self._writer.write(rows, checked)
         except BaseException as error:
             self._after_failure(error)
             raise
-        self._view.last_seq = checked.last
+        last = checked.last
+        self._view.last_seq = last
         self._counters.commits += 1
-        return BatchRange(checked.first, checked.last, checked.task)
+        return BatchRange(checked.first, last, checked.task)
 
     def _refuse_commit(self) -> NoReturn:
         self._check_usable()

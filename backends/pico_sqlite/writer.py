@@ -18,6 +18,7 @@ from typing import Final
 import apsw
 
 from pico_sqlite.connection import connect, translate, translated
+from pico_sqlite.rows import Rows
 from pico_store.check import CheckedBatch
 from pico_store.errors import CommitUncertainError, PicoError, StorageClosedError
 from pico_store.storage import Durability
@@ -55,6 +56,7 @@ class Writer:
         self.path = path
         self.durability: Final = durability
         self._busy_ms = busy_ms
+        self._shares = durability == "power"
         self._main_level, self._scratch_level = _SYNCHRONOUS[durability]
         self._lock = threading.Lock()
         self._queue = threading.Lock()
@@ -92,45 +94,36 @@ class Writer:
                 if self.db.in_transaction:
                     self._undo()
 
-    def write(self, apply: Callable[[CheckedBatch], None], checked: CheckedBatch) -> None:
-        """Make durable what ``apply`` writes to ``db`` for a batch, in a transaction.
+    def write(self, rows: Rows, checked: CheckedBatch) -> None:
+        """Make a batch durable: in one statement if one is enough, else in a transaction.
 
         Raises:
-            PicoError: What ``apply`` raised; nothing was written.
+            OwnershipLostError: Another open took the session over; nothing was written.
             RetryableError: Nothing became durable.
             CommitUncertainError: It may or may not be durable.
         """
-        if self.durability == "power":
-            self._write_together(partial(apply, checked), is_main=checked.task is None)
+        if self._shares:
+            self._write_together(partial(rows.write, checked), is_main=checked.task is None)
             return
         with self._lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
+            at_the_end = True
             try:
+                if checked.task is not None and rows.scratch.write_frame(checked):
+                    return
+                at_the_end = False
                 self._run("BEGIN IMMEDIATE")
-                apply(checked)
-                self._commit()
+                rows.write(checked)
+                at_the_end = True
+                self._run("COMMIT")
             except apsw.Error as error:
+                if at_the_end:
+                    raise self._failed(error) from error
                 raise translate(self.path, "commit", error) from error
             finally:
                 if self.db.in_transaction:
                     self._undo()
-
-    def write_statement(self, apply: Callable[[CheckedBatch], bool], checked: CheckedBatch) -> bool:
-        """Run what ``apply`` does in one statement, which needs no transaction around it.
-
-        Returns:
-            What ``apply`` says: False, and nothing was done, if one statement is not enough.
-
-        Raises:
-            PicoError: As `write`.
-        """
-        with self._lock:
-            if self._closed:
-                self._check_open()
-            try:
-                return apply(checked)
-            except apsw.Error as error:
-                raise self._failed(error) from error
 
     def rebuild(self) -> None:
         """Rewrite the file without its free pages.
