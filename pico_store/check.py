@@ -79,6 +79,9 @@ def check_batch(
         problem = f"built for number {expected_first!r}; the next one is {first}"
         raise StaleWriterError("SEQ-8", "expectedFirst", problem)
     if type(batch) is ScratchBatch:
+        checked = _lone_append(batch, first, view)
+        if checked is not None:
+            return checked
         task: Seq | None = batch.task
     elif type(batch) is MainBatch:
         task = None
@@ -98,10 +101,6 @@ def check_batch(
     if last > SEQ_MAX:
         problem = f"{count:,} writes from number {first} pass the end, 2^53-1"
         raise InvalidBatchError("SEQ-2", "writes", problem)
-    if task is not None and count == 1:
-        body = _lone_append(writes[0], task, view)
-        if body is not None:
-            return CheckedBatch(first, last, task, tuple(writes), [body])
     rules = _Rules(view, first, task)
     if task is not None:
         rules.check_scratch_task()
@@ -110,28 +109,30 @@ def check_batch(
     return CheckedBatch(first, last, task, tuple(writes), bodies, rules.deletions)
 
 
-def _lone_append(write: MainWrite, task: Seq, view: CommittedView) -> bytes | None:
-    """Return the payload of a scratch batch that is one append and evidently breaks no rule.
+def _lone_append(batch: ScratchBatch, first: Seq, view: CommittedView) -> CheckedBatch | None:
+    """Return a scratch batch that is one append and evidently breaks no rule, ready to be written.
 
     A task that streams commits little else, and the rules would take three times as long.
     ``None`` decides nothing: the rules do, and say what is wrong.
     """
-    if type(write) is not ListAppend or type(task) is not int:
+    task, writes = batch.task, batch.writes
+    if type(task) is not int or type(writes) is not tuple or len(writes) != 1 or first > SEQ_MAX:
+        return None
+    write = writes[0]
+    if type(write) is not ListAppend:
         return None
     address = write.address
-    if type(address) is not ScratchAddress:
+    if type(address) is not ScratchAddress or address.key is not None:
         return None
     if type(address.task) is not int or address.task != task:
+        return None
+    name = address.namespace
+    if type(name) is not str or not name.isascii() or not 0 < len(name) <= NAME_BYTES_MAX:
         return None
     facts = view.task(task)
     if facts is None or not facts.live:
         return None
-    name, key = address.namespace, address.key
-    if type(name) is not str or not name.isascii() or not 0 < len(name) <= NAME_BYTES_MAX:
-        return None
-    if key is not None:
-        check_name(key, "writes[0].address.key", empty=True)
-    return pack(write.value, "writes[0].value")
+    return CheckedBatch(first, first, task, writes, [pack(write.value, "writes[0].value")])
 
 
 def check_name(text: object, path: str, *, empty: bool = False) -> None:

@@ -122,8 +122,32 @@ def opened(items: list[SnapshotItem]) -> MemoryStorage:
 
 def batches() -> dict[str, Batch]:
     """Return batches that may follow, which together hold every kind of write to every place."""
-    n = LAST
-    state = MainBatch(
+    scratch_writes = ScratchBatch(
+        TASK,
+        (
+            ListAppend(scratch(None), "second"),
+            ListRemove(scratch(None), Seq(21)),
+            ListAppend(scratch("new"), "first"),
+            ListClear(scratch("full")),
+            ValueSet(scratch("old"), 8),
+            ValueSet(scratch("new"), 9),
+            ValueDelete(scratch("gone")),
+        ),
+    )
+    return {
+        "state": _state_writes(),
+        "records": _record_writes(LAST),
+        "deletion": MainBatch((DeleteConversation(CHILD), DeleteConversation(Seq(20)))),
+        "scratch": scratch_writes,
+        "one append": ScratchBatch(TASK, (ListAppend(scratch(None), "second"),)),
+        "first scratch": ScratchBatch(
+            OTHER_TASK, (ListAppend(ScratchAddress(OTHER_TASK, "s"), "first"),)
+        ),
+    }
+
+
+def _state_writes() -> Batch:
+    return MainBatch(
         (
             *(ValueSet(make(key), key) for make in (sticky, rewindable) for key in ("old", "new")),
             ValueDelete(sticky("gone")),
@@ -145,7 +169,10 @@ def batches() -> dict[str, Batch]:
             ValueSet(sticky("new", CHILD), 1),
         )
     )
-    records = MainBatch(
+
+
+def _record_writes(n: int) -> Batch:
+    return MainBatch(
         (
             Entry(
                 id=Seq(n + 1),
@@ -163,26 +190,3 @@ def batches() -> dict[str, Batch]:
             SettleTask(TASK, "done", {"status": "done"}),
         )
     )
-    deletion = MainBatch((DeleteConversation(CHILD), DeleteConversation(Seq(20))))
-    scratch_writes = ScratchBatch(
-        TASK,
-        (
-            ListAppend(scratch(None), "second"),
-            ListRemove(scratch(None), Seq(21)),
-            ListAppend(scratch("new"), "first"),
-            ListClear(scratch("full")),
-            ValueSet(scratch("old"), 8),
-            ValueSet(scratch("new"), 9),
-            ValueDelete(scratch("gone")),
-        ),
-    )
-    return {
-        "state": state,
-        "records": records,
-        "deletion": deletion,
-        "scratch": scratch_writes,
-        "one append": ScratchBatch(TASK, (ListAppend(scratch(None), "second"),)),
-        "first scratch": ScratchBatch(
-            OTHER_TASK, (ListAppend(ScratchAddress(OTHER_TASK, "s"), "first"),)
-        ),
-    }

@@ -122,7 +122,8 @@ def test_an_interrupted_check_changes_nothing(name: str) -> None:
     assert _export(storage) != old
 
 
-@pytest.mark.parametrize("name", BATCHES)
+# One append is taken back in a single step.
+@pytest.mark.parametrize("name", [name for name in BATCHES if name != "one append"])
 def test_an_interrupted_recovery_is_completed_by_the_next_read(name: str) -> None:
     items, batch = history(), BATCHES[name]
     storage = opened(items)

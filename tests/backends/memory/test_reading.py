@@ -82,6 +82,7 @@ def test_readers_see_whole_batches(storage: MemoryStorage) -> None:
 def test_what_was_passed_in_may_change_afterwards(storage: MemoryStorage) -> None:
     value: JsonObject = {"a": [1]}
     state: JsonObject = {"status": "ready"}
+    after: list[Seq] = []
     writes: list[MainWrite] = [
         ValueSet(SessionAddress("s"), value),
         Entry(id=Seq(3), conversation_id=Seq(1), kind="note", data=value, model=[value]),
@@ -92,7 +93,7 @@ def test_what_was_passed_in_may_change_afterwards(storage: MemoryStorage) -> Non
             status="ready",
             role="start",
             state=state,
-            after=[],  # type: ignore[arg-type]  # a list is let pass
+            after=after,  # type: ignore[arg-type]  # a list is let pass
         ),
     ]
     storage.commit(MainBatch(tuple(writes)))
@@ -100,6 +101,7 @@ def test_what_was_passed_in_may_change_afterwards(storage: MemoryStorage) -> Non
 
     value["a"] = 2
     state["more"] = 1
+    after.append(Seq(9))
     writes.clear()
 
     assert everything(storage) == before
