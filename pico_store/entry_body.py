@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -12,6 +12,8 @@ from pico_store.errors import InvalidBatchError, InvalidValueError, LimitExceede
 from pico_store.limits import SEQ_MAX, VALUE_BYTES_MAX
 from pico_store.records import ContextEdit, Entry, JsonObject, JsonValue, Omit, Replace
 from pico_store.strict_json import json_size, pack, unpack
+
+_OBJECT: Final = frozenset((dict,))
 
 
 class EntryColumns(NamedTuple):
@@ -33,7 +35,7 @@ def pack_entry(entry: Entry) -> bytes:
     """
     body: JsonObject = {}
     if entry.model is not None:
-        if type(entry.model) is not list or any(type(m) is not dict for m in entry.model):
+        if type(entry.model) is not list or not _OBJECT.issuperset(map(type, entry.model)):
             problem = "not a list of objects; allowed: a list of messages"
             raise InvalidBatchError("ENT-1", "model", problem)
         body["model"] = entry.model  # type: ignore[assignment]
@@ -95,7 +97,7 @@ def _edit_object(edit: object, index: int) -> JsonObject:
         return {"target": edit.target}
     if type(edit) is Replace:
         _check_target(edit.target, index)
-        if type(edit.messages) is not list or any(type(m) is not dict for m in edit.messages):
+        if type(edit.messages) is not list or not _OBJECT.issuperset(map(type, edit.messages)):
             problem = "not a list of objects; allowed: a list of messages"
             raise InvalidBatchError("ENT-4", f"edits[{index}].messages", problem)
         return {"target": edit.target, "messages": edit.messages}  # type: ignore[dict-item]
