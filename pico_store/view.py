@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from pico_store.address import Address, ConversationAddress, Seq, Shape
+from pico_store.forks import segments
+from pico_store.limits import SEQ_MAX
 from pico_store.query import ConversationQuery, EntryQuery, ListQuery, TaskQuery
 from pico_store.records import Conversation
+from pico_store.snapshot import DeletedConversation, ListItem, ListMarker
 from pico_store.storage import Storage
 
 
@@ -44,7 +48,11 @@ class CommittedView(Protocol):
         ...
 
     def element_visible(self, address: Address, element: Seq, at: Seq | None) -> bool:
-        """Tell whether a list shows an element now, or at a visible entry ``at``."""
+        """Tell whether a list shows an element now, or at a visible entry ``at``.
+
+        A rewindable address may be one of a fork's source, asked for what the source passes on: a
+        sticky list that the source has under that name is looked past (SPEC.md, VAL-10).
+        """
         ...
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
@@ -86,8 +94,37 @@ class StorageView:
         return entry.head if entry else None
 
     def element_visible(self, address: Address, element: Seq, at: Seq | None) -> bool:
+        if isinstance(address, ConversationAddress) and address.rewind:
+            policy = self._storage.rewind_policy(address, "list")
+            if policy is False:
+                return self._passes_on(address, element, at)
         query = ListQuery(at=at, after=Seq(element - 1), before=Seq(element + 1), limit=1)
         return bool(self._storage.read_list(address, query).items)
+
+    def _passes_on(self, address: ConversationAddress, element: Seq, at: Seq | None) -> bool:
+        # Rare, and what stands behind may belong to a deleted conversation, which only an export
+        # still shows.
+        records: dict[Seq, Conversation] = {}
+        home: ConversationAddress | None = None
+        hiding: list[ListMarker] = []
+        for item in self._storage.export():
+            if isinstance(item, Conversation):
+                records[item.id] = item
+            elif isinstance(item, DeletedConversation):
+                records[item.conversation.id] = item.conversation
+            elif isinstance(item, ListItem):
+                if item.id == element and isinstance(item.address, ConversationAddress):
+                    home = item.address
+            elif isinstance(item, ListMarker) and item.element in (None, element):
+                hiding.append(item)
+        reader = records[address.conversation]
+        for segment in segments(reader, SEQ_MAX if at is None else at, records.__getitem__):
+            here = msgspec.structs.replace(address, conversation=segment.conversation)
+            if any(m.address == here and element < m.seq <= segment.through for m in hiding):
+                return False
+            if home == here:
+                return element <= segment.through
+        return False
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
         return self._storage.rewind_policy(address, shape)
