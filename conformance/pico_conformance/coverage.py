@@ -101,7 +101,7 @@ _ACTED: Final[dict[str, tuple[str, ...]]] = {
     "DUR-10": ("load", "move"),
     "DUR-11": ("load", "move"),
 }
-HISTORIES_ENOUGH: Final = 500
+HISTORIES_ENOUGH: Final = 400
 """From so many on, a run that misses a rare situation says that its generator is broken."""
 
 

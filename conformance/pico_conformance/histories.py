@@ -14,7 +14,7 @@ from typing import Final, get_args
 from msgspec import UNSET
 
 from pico_conformance import sample
-from pico_conformance.mistake import MISTAKES
+from pico_conformance.mistake import MISTAKES, SELDOM_MISTAKES, is_possible
 from pico_conformance.model import Model
 from pico_conformance.model_state import Spot, State
 from pico_conformance.operation import (
@@ -93,7 +93,9 @@ class Generator:
             steps = self._steps(lambda: plan.step(self._pick_name()))
         mistake = None
         if random.random() < self._profile.mistakes:
-            mistake = Mistake(random.choice(MISTAKES), random.randint(0, len(steps)), probe % 9973)
+            seed = probe % 9973
+            name = _mistake(random, model.state, seed)
+            mistake = Mistake(name, random.randint(0, len(steps)), seed)
         return Commit(tuple(steps), scratch, mistake, random.random() < 0.2, probe)
 
     def _first(self, probe: int) -> Commit:
@@ -129,6 +131,15 @@ class Generator:
     def _new_label(self) -> Label:
         self._label += 1
         return self._label
+
+
+def _mistake(random: Random, state: State, seed: int) -> str:
+    """Return the name of a mistake, more often one that few states allow if this one does."""
+    if random.random() < 0.4:
+        for name in random.choices(SELDOM_MISTAKES, k=4):
+            if is_possible(name, state, seed):
+                return name
+    return random.choice(MISTAKES)
 
 
 class _Plan:
@@ -258,10 +269,13 @@ class _Plan:
         return [NewConversation(self._new_label(), owner=self._owner(0.8))]
 
     def _owner(self, chance: float) -> Label | None:
-        tasks = [id for id in self._state.tasks if self._state.task(id)]
+        state = self._state
+        tasks = [task for id, task in state.tasks.items() if state.task(id)]
         if not tasks or self._random.random() >= chance:
             return None
-        return self.label(self._random.choice(tasks))
+        # Owners that are owned themselves make the deletions that go deep.
+        owned = [t for t in tasks if state.conversations[t.conversation_id].owner is not None]
+        return self.label(self._random.choice(owned or tasks).id)
 
     def _delete(self) -> list[Step | None]:
         random, state = self._random, self._state

@@ -258,6 +258,12 @@ def _stale(writes: list[MainWrite], ground: Ground) -> Attempt | None:
     return MainBatch(tuple(writes)), Seq(wrong)
 
 
+def _after_an_entry(writes: list[MainWrite], ground: Ground) -> Attempt | None:
+    address = ConversationAddress(ground.conversation(), "after", "k", rewind=True)
+    late = ground.random.choice((ValueSet(address, 1), ListClear(address), ValueDelete(address)))
+    return MainBatch((ground.entry(), late)), None
+
+
 def _scratch_with(*makers: Callable[[Ground, Seq], object]) -> BatchMistake:
     def make(writes: list[MainWrite], ground: Ground) -> Attempt | None:
         task = ground.live_task()
@@ -286,6 +292,7 @@ _BATCH_MISTAKES: Final[dict[str, BatchMistake]] = {
     "SEQ-7 not a batch": lambda writes, ground: _as_batch(
         ground.random.choice((tuple(writes), None, {"kind": "main"}))
     ),
+    "SEQ-7 rewindable after an entry": _after_an_entry,
     "SEQ-8 stale writer": _stale,
     "JSON-5 too many writes": lambda writes, ground: (
         MainBatch((ValueDelete(SessionAddress("a")),) * 10_001),
@@ -321,9 +328,6 @@ _WRITE_MISTAKES: Final[dict[str, WriteMistake]] = {
     "SEQ-7 not a write": lambda ground: ground.random.choice(("x", {1: 2}, SessionAddress("a"), 1)),
     "SEQ-7 scratch address in a main batch": lambda ground: ValueSet(
         ScratchAddress(ground.live_task() or Seq(1), "a"), 1
-    ),
-    "SEQ-7 rewindable after an entry": lambda ground: ValueSet(
-        ConversationAddress(ground.conversation(), "after", "k", rewind=True), 1
     ),
     "ENT-1 unknown conversation": _at_unknown("ENT-1"),
     "ENT-1 deleted conversation": _at_deleted("ENT-1"),
@@ -398,3 +402,21 @@ def wrong_batch(
     """Return a batch that is wrong as a whole, or ``None`` where there can be none."""
     make = _BATCH_MISTAKES.get(name)
     return None if make is None else make(writes, Ground(state, first, Random(seed)))
+
+
+def is_possible(name: str, state: State, seed: int) -> bool:
+    """Tell whether a state allows a mistake at all."""
+    seq = Seq(state.last_seq + 1)
+    made = wrong_write(name, state, seq, seed) or wrong_batch(name, state, [], seq, seed)
+    return made is not None
+
+
+def _seldom() -> list[str]:
+    """Return the mistakes that need more than a root."""
+    state = State()
+    state.apply(Seq(1), Conversation(id=Seq(1)))
+    return [name for name in MISTAKES if not is_possible(name, state, 0)]
+
+
+SELDOM_MISTAKES: Final = tuple(_seldom())
+"""Those that need a state with something in it, such as a deleted conversation."""

@@ -201,8 +201,8 @@ class State:
 
     def is_live_task(self, id: int) -> bool:
         """Tell whether a task exists and is not terminal."""
-        task = self.task(id)
-        return task is not None and task.role != "terminal"
+        task = self.tasks.get(Seq(id))
+        return task is not None and task.role != "terminal" and self.is_live(task.conversation_id)
 
     # --- Values and lists ---
 

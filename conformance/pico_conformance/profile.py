@@ -20,7 +20,7 @@ class Profile:
     """By kind of step, where they differ from `WEIGHTS`."""
     scratch: float = 0.15
     """How many batches write scratch."""
-    mistakes: float = 0.08
+    mistakes: float = 0.12
     """How many batches are wrong."""
     handles: float = 0.06
     """How many operations are about the session as a whole."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from pico_conformance.campaign import Finding, Outcome, Plan, run
-from pico_conformance.coverage import Row, missed, rows
+from pico_conformance.coverage import HISTORIES_ENOUGH, Row, missed, rows
 from pico_conformance.reproduce import literal, shortest, source_text
 from pico_conformance.rule import RuleResult, load_rules, run_rule
 from pico_conformance.tally import Tally
@@ -20,7 +20,8 @@ from pico_conformance.target import Target, resolve_target
 from pico_store.command import UsageError
 from pico_store.commands.output import plural, print_json, print_line, table
 
-SECONDS_DEFAULT = 10.0
+WHOLE = 4
+"""One history of so many is compared in whole."""
 
 
 @dataclass(slots=True)
@@ -59,9 +60,8 @@ def run_conformance(args: Namespace) -> int:
     other = _other(args.other, target)
     if args.jobs > 1 and not target.named:
         raise UsageError("conformance: --jobs needs a backend that other processes find by name")
-    seconds = args.seconds
-    if seconds is None and args.writes is None:
-        seconds = SECONDS_DEFAULT
+    # By default the same histories on every backend, just as many as must meet everything.
+    histories = HISTORIES_ENOUGH if args.seconds is None and args.writes is None else None
     report = Report(target.name, args.seed)
     start = time.monotonic()
     with _Progress() as progress:
@@ -69,9 +69,10 @@ def run_conformance(args: Namespace) -> int:
             progress.say(f"rules: {len(report.results)}")
             report.results.append(run_rule(rule, target))
         report.outcome = run(
-            Plan(target, args.seed, other),
-            seconds=seconds,
+            Plan(target, args.seed, other, whole=WHOLE),
+            seconds=args.seconds,
             writes=args.writes,
+            histories=histories,
             first=args.first,
             jobs=args.jobs,
             progress=progress.tally,

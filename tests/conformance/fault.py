@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterable
 
 from pico_conformance.target import Target, resolve_target
 from pico_store.address import Address, ConversationAddress, Seq
+from pico_store.batch import Batch
+from pico_store.check import check_batch
+from pico_store.errors import RefusedError, StorageClosedError, UnsupportedError
 from pico_store.query import ListQuery
-from pico_store.records import Element, Entry, JsonValue, Page
+from pico_store.records import BatchRange, Element, Entry, JsonValue, Page
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Storage, Store
+from pico_store.view import StorageView
 
 
 class Wrapped:
@@ -76,6 +80,31 @@ class FirstEntryVanishes(Wrapped):
         if self.storage.epoch > 1:
             found.pop(Seq(2), None)
         return found
+
+
+class CheckedByReads(Wrapped):
+    """No fault: each verdict is compared with one that only asks the interface's own reads."""
+
+    def commit(self, batch: Batch, *, expected_first: Seq | None = None) -> BatchRange:
+        said = None if self.storage.read_only else self._verdict(batch, expected_first)
+        refusal: RefusedError | None = None
+        try:
+            return self.storage.commit(batch, expected_first=expected_first)
+        except RefusedError as error:
+            refusal = error
+            raise
+        finally:
+            if not isinstance(refusal, UnsupportedError):
+                assert said == (None if refusal is None else str(refusal))
+
+    def _verdict(self, batch: Batch, expected_first: Seq | None) -> str | None:
+        try:
+            check_batch(batch, StorageView(self.storage), expected_first)
+        except RefusedError as error:
+            return str(error)
+        except StorageClosedError:
+            return None
+        return None
 
 
 def faulty(wrap: Callable[[Storage], Wrapped]) -> Target:

@@ -14,7 +14,14 @@ from pico_conformance.replay import Care
 from pico_conformance.reproduce import shortest, source_text
 from pico_conformance.tally import Tally
 from pico_conformance.target import resolve_target
-from tests.conformance.fault import ClearLeaks, CutTooEarly, FirstEntryVanishes, Wrapped, faulty
+from tests.conformance.fault import (
+    CheckedByReads,
+    ClearLeaks,
+    CutTooEarly,
+    FirstEntryVanishes,
+    Wrapped,
+    faulty,
+)
 
 SEED = 1
 
@@ -40,6 +47,14 @@ def test_histories_of_every_profile_agree_with_the_model(name: str) -> None:
     plan = Plan(resolve_target(name), SEED, resolve_target("memory"), whole=4)
 
     outcome = run(plan, histories=160)
+
+    assert not _message(outcome)
+
+
+def test_the_rules_judge_alike_through_the_reads_of_the_interface() -> None:
+    plan = Plan(faulty(CheckedByReads), SEED, care=Care(reads=0, at_the_end=False))
+
+    outcome = run(plan, histories=200)
 
     assert not _message(outcome)
 
