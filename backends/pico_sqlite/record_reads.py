@@ -277,10 +277,17 @@ class RecordReads:
         numbers = self._memo.numbers
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
         if query.conversation_ids is not None:
-            of_conversation = sql.format("t.conversation = ? AND t.id BETWEEN ? AND ?")
+            # Named with its session, a conversation's live tasks have an index of their own;
+            # without, SQLite walks all records of the range.
+            is_live = query.live or query.role in ("start", "inflight")
+            session = (self._memo.session,) if is_live else ()
+            of_conversation = sql.format(
+                "t.session = ? AND " * bool(is_live) + "t.conversation = ? AND t.id BETWEEN ? AND ?"
+            )
             for id in dict.fromkeys(query.conversation_ids):
                 key = numbers.key(self.live(snapshot, id, "conversationIds").id)
-                rows = self.fetch(snapshot, of_conversation, (key, *bounds, *filters, wanted))
+                values = (*session, key, *bounds, *filters, wanted)
+                rows = self.fetch(snapshot, of_conversation, values)
                 keys += [row[0] for row in rows]
             keys.sort(reverse=window.newest_first)
         elif query.live or query.role in ("start", "inflight"):
