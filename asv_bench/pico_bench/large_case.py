@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -45,7 +44,6 @@ def growth(setting: Setting) -> Numbers:
     """Measure the private memory that opening the large session takes, in bytes."""
     url = session_url(setting.kept, setting.entries)
     find_backend("sqlite")
-    gc.collect()
     before = private_bytes()
     store = open_store(url, create=False)
     storage = store.open(SESSION)

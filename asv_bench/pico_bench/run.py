@@ -37,7 +37,7 @@ def run_figures(args: Namespace) -> int:
         else:
             Path(args.file).write_bytes(msgspec.json.encode(report) + b"\n")
     if not args.json or args.file is not None:
-        for line in _lines(measured):
+        for line in _lines(measured, setting):
             print_line(line)
     return 0 if all(one.holds for one in measured) else 1
 
@@ -58,13 +58,18 @@ def _setting(args: Namespace, folder: str) -> Setting:
     return msgspec.structs.replace(Setting(kept=os.path.abspath(folder)), **changes)
 
 
-def _lines(measured: Sequence[Measured]) -> list[str]:
+def _lines(measured: Sequence[Measured], setting: Setting) -> list[str]:
     rows: list[tuple[str, ...]] = [("figure", "", "bar", "aim", "measured", "spread", "")]
     rows += [_row(one) for one in measured]
     lines = list(table(rows))
     for one in measured:
         if one.problem:
             lines.append(f"{one.figure.name} was not measured: {one.problem}")
+    whole = Setting()
+    for name in ("turns", "entries"):
+        asked, given = getattr(whole, name), getattr(setting, name)
+        if given < asked:
+            lines.append(f"a trial: {given:,} {name}; the figures are promised for {asked:,}")
     short = sum(not one.holds for one in measured)
     lines.append(
         f"{plural(short, 'figure')} of {len(measured)} fell short"
