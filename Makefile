@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test format zoo figures clean
+.PHONY: help venv demo test format zoo figures bench-quick bench clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## Make the environment with everything in it; quick when up to date
 
@@ -45,7 +45,23 @@ zoo: venv  ## Plant every known fault and print how the conformance suite caught
 	@$(BIN)/pico zoo
 
 figures: venv  ## Measure every figure that is promised; fails if one falls short
-	@$(BIN)/pico figures
+	@$(BIN)/pico figures --dir build/figures
+
+# asv writes what it knows of the machine into the home folder; it gets one of its own.
+ASV = mkdir -p build/asv && HOME=$(CURDIR)/build/asv $(BIN)/asv
+ASV_RUN = $(ASV) machine --yes --config asv_bench/asv.conf.json >/dev/null && \
+	HOME=$(CURDIR)/build/asv $(BIN)/asv run --config asv_bench/asv.conf.json --python=same --show-stderr
+
+bench-quick: $(BIN)/asv  ## Run each benchmark once, on the code as it is
+	@$(ASV_RUN) --quick
+
+bench: $(BIN)/asv  ## Run the benchmarks and keep the results under the current commit
+	@$(ASV_RUN) --set-commit-hash="$$(git rev-parse HEAD)"
+
+# Nothing else needs it, so that it is not among the tools of development.
+$(BIN)/asv: | venv
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'asv>=0.6.4'
+	@touch $@
 
 clean:  ## Remove the environment and what the tools left behind
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
