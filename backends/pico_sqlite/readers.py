@@ -88,8 +88,10 @@ class Readers:
         return db
 
     def _give_back(self, db: apsw.Connection) -> None:
+        # A transaction is still open if the end of the read was itself interrupted.
+        usable = not db.in_transaction
         with self._lock:
-            if not self._closed and len(self._idle) < _IDLE_MAX:
+            if usable and not self._closed and len(self._idle) < _IDLE_MAX:
                 self._idle.append(db)
                 return
         db.close()
