@@ -7,9 +7,9 @@ from typing import Final
 
 import apsw
 
-from pico_sqlite.connection import translated
+from pico_sqlite.connection import Row, translated
 from pico_sqlite.memo import Memo
-from pico_sqlite.scratch_rows import STREAM_BITS
+from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_sqlite.writer import Writer
 from pico_store.errors import StoreIOError
 from pico_store.limits import SEQ_MAX
@@ -55,7 +55,10 @@ _DROP: Final = (
 def delete_session(db: apsw.Connection, session: int) -> None:
     """Delete all rows of a session, inside a transaction."""
     streams = "SELECT stream FROM records WHERE session = ? AND role < 2 AND stream IS NOT NULL"
-    db.execute(f"DELETE FROM scratch WHERE id >> {STREAM_BITS} IN ({streams})", (session,))
+    rows: list[Row] = db.execute(streams, (session,)).fetchall()
+    for (stream,) in rows:
+        first = stream << STREAM_BITS
+        db.execute("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
     for keys in Memo(session, db).numbers.ranges(0, SEQ_MAX, newest_first=False):
         for table in ("records", "conversations"):
             db.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", keys)
