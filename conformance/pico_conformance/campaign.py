@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from random import Random
 from typing import Final
 
-from pico_conformance.bench import open_bench
+from pico_conformance.bench import Bench, open_bench
 from pico_conformance.difference import Failure
 from pico_conformance.histories import Generator
 from pico_conformance.operation import History
@@ -21,8 +21,10 @@ from pico_conformance.tally import Tally
 from pico_conformance.target import Target, resolve_target
 
 _NAMES: Final = tuple(PROFILES)
-_SLICE: Final = 40
-"""Histories that a process takes at a time."""
+_SLICE: Final = 20
+"""Histories between two reports of progress."""
+_SHARE: Final = 50
+"""Histories that one of several processes takes at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +73,36 @@ def generator(seed: int, number: int, profiles: tuple[str, ...] = _NAMES) -> Gen
     return Generator(Random(f"{seed}/{number}"), PROFILES[profiles[number % len(profiles)]])
 
 
-def run_slice(plan: Plan, first: int, stop: int, is_over: Callable[[Tally], bool]) -> Outcome:
-    """Replay the histories of some numbers until one fails or it is over."""
-    outcome = Outcome(first=first, stop=first)
-    with ExitStack() as stack:
-        bench = stack.enter_context(open_bench(plan.target))
-        other = None if plan.other is None else stack.enter_context(open_bench(plan.other))
+@dataclass(frozen=True, slots=True)
+class _Benches:
+    """What the histories of one process are replayed on, one after another."""
+
+    plan: Plan
+    bench: Bench
+    other: Bench | None
+
+    def replay(self, first: int, stop: int, is_over: Callable[[Tally], bool]) -> Outcome:
+        """Replay the histories of some numbers until one fails or it is over."""
+        outcome = Outcome(first=first, stop=first)
+        plan = self.plan
         for number in range(first, stop):
             if is_over(outcome.tally):
                 break
-            replay = Replay(bench, other, outcome.tally, plan.care_for(number))
+            replay = Replay(self.bench, self.other, outcome.tally, plan.care_for(number))
             history, failure = replay.run(generator(plan.seed, number, plan.profiles))
             outcome.stop = number + 1
             if failure is not None:
                 outcome.finding = Finding(number, history, failure)
                 break
-    return outcome
+        return outcome
+
+
+@contextmanager
+def _open_benches(plan: Plan) -> Iterator[_Benches]:
+    with ExitStack() as stack:
+        bench = stack.enter_context(open_bench(plan.target))
+        other = None if plan.other is None else stack.enter_context(open_bench(plan.other))
+        yield _Benches(plan, bench, other)
 
 
 def run(
@@ -138,13 +154,14 @@ def run(
 def _one_by_one(
     plan: Plan, first: int, last: int | None, is_over: Callable[[Tally], bool]
 ) -> Iterator[Outcome]:
-    while (last is None or first < last) and not is_over(Tally()):
-        stop = first + _SLICE if last is None else min(first + _SLICE, last)
-        outcome = run_slice(plan, first, stop, is_over)
-        yield outcome
-        if outcome.finding is not None:
-            return
-        first = stop
+    with _open_benches(plan) as benches:
+        while (last is None or first < last) and not is_over(Tally()):
+            stop = first + _SLICE if last is None else min(first + _SLICE, last)
+            outcome = benches.replay(first, stop, is_over)
+            yield outcome
+            if outcome.finding is not None:
+                return
+            first = stop
 
 
 def _side_by_side(
@@ -163,7 +180,7 @@ def _side_by_side(
                 and not is_over()
                 and (last is None or first < last)
             ):
-                stop = first + _SLICE if last is None else min(first + _SLICE, last)
+                stop = first + _SHARE if last is None else min(first + _SHARE, last)
                 share = _Share(*names, plan.seed, plan.profiles, plan.care, plan.whole)
                 running.add(pool.submit(_run_there, share, first, stop))
                 first = stop
@@ -197,4 +214,5 @@ def _run_there(share: _Share, first: int, stop: int) -> Outcome:
         share.care,
         share.whole,
     )
-    return run_slice(plan, first, stop, lambda tally: False)
+    with _open_benches(plan) as benches:
+        return benches.replay(first, stop, lambda tally: False)

@@ -24,6 +24,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--first", type=_natural, default=0, metavar="N", help="the history to begin with (0)"
     )
+    parser.add_argument("--no-rules", action="store_true", help="leave the rule tests out")
     parser.add_argument("--jobs", type=_count, default=1, metavar="N", help="processes (1)")
     parser.add_argument(
         "--other",

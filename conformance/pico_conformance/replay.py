@@ -190,8 +190,9 @@ class Replay:
     def _compare_whole(self, model: Model, subject: Subject, *, everything: bool) -> None:
         storage = subject.storage
         expect("last_seq", model.last_seq, storage.last_seq)
-        compare_exports("export", model.export(), storage.export())
-        expect("digest", digest(model.export()), digest(storage.export()))
+        ours, theirs = list(model.export()), list(storage.export())
+        compare_exports("export", ours, theirs)
+        expect("digest", digest(ours), digest(theirs))
         self.tally.exports += 1
         if everything:
             for read in every_read(model):

@@ -1,0 +1,115 @@
+"""`pico conformance`: what it prints, writes and returns."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+
+from pico_conformance.command import conformance
+from pico_conformance.target import resolve_target
+from pico_store.command import UsageError
+from pico_store.storage import Store
+from tests.conformance.fault import ClearLeaks, CutTooEarly, faulty
+
+
+def run(*arguments: str) -> int:
+    parser = ArgumentParser()
+    parser.add_argument("--json", action="store_true")
+    conformance.add_arguments(parser)
+    return conformance.run(parser.parse_intermixed_args(arguments))
+
+
+def leaking(path: str) -> Store:
+    """A target with a fault that `pico conformance` finds by name."""
+    return faulty(ClearLeaks).open_store(path)
+
+
+def early(path: str) -> Store:
+    """Another one."""
+    return faulty(CutTooEarly).open_store(path)
+
+
+leaking.promises = resolve_target("memory").promises  # type: ignore[attr-defined]
+early.promises = resolve_target("memory").promises  # type: ignore[attr-defined]
+
+
+def test_a_backend_that_conforms_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    code = run("memory", "--writes", "300", "--seed", "5")
+
+    text = capsys.readouterr().out
+    assert code == 0
+    assert text.splitlines()[0].split() == [
+        *("clause", "rules", "histories", "writes", "refusals", "acts", "reads", "verdict")
+    ]
+    assert "seed 5, histories 0 to " in text
+    assert text.endswith("conforms\n")
+
+
+def test_a_difference_ends_with_1_and_a_file_that_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "failure.py"
+
+    code = run(f"{__name__}:leaking", "--no-rules", "--failure", str(file))
+
+    text = capsys.readouterr().out
+    assert code == 1
+    assert "DIFFERENCE in history " in text
+    assert "DOES NOT CONFORM" in text
+    again = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
+    assert again.returncode == 1
+    assert "expected:" in again.stdout
+
+
+def test_a_broken_rule_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "failure.py")
+
+    code = run(f"{__name__}:early", "--writes", "1", "--failure", file)
+
+    assert code == 1
+    assert "RULE BROKEN" in capsys.readouterr().out
+
+
+def test_json_goes_to_a_file_beside_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "report.json"
+
+    code = run("memory", "--writes", "300", "--no-rules", "--json", str(file))
+
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert code == 0
+    assert report["conforms"] is True
+    assert report["tally"]["writes"] >= 300
+    assert {row["clause"] for row in report["clauses"]} >= {"SEQ-1", "DEL-4", "JSON-7"}
+    assert capsys.readouterr().out.endswith("conforms\n")
+
+
+def test_json_alone_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    run("memory", "--json", "--seconds", "0", "--no-rules")
+
+    assert json.loads(capsys.readouterr().out)["target"] == "memory"
+
+
+def test_the_first_history_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    run("memory", "--no-rules", "--writes", "1", "--first", "120")
+
+    assert "histories 120 to 120" in capsys.readouterr().out
+
+
+def test_an_argument_too_many_is_refused() -> None:
+    with pytest.raises(UsageError, match="one argument too many"):
+        run("memory", "sqlite")
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "x"])
+def test_seconds_are_a_number_from_0(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("memory", f"--seconds={text}")
+
+    assert "allowed" in capsys.readouterr().err
