@@ -79,9 +79,9 @@ def check_batch(
         problem = f"built for number {expected_first!r}; the next one is {first}"
         raise StaleWriterError("SEQ-8", "expectedFirst", problem)
     if type(batch) is ScratchBatch:
-        checked = _lone_append(batch, first, view)
-        if checked is not None:
-            return checked
+        body = lone_append(batch, view)
+        if body is not None:
+            return CheckedBatch(first, first, batch.task, batch.writes, [body])
         task: Seq | None = batch.task
     elif type(batch) is MainBatch:
         task = None
@@ -109,30 +109,31 @@ def check_batch(
     return CheckedBatch(first, last, task, tuple(writes), bodies, rules.deletions)
 
 
-def _lone_append(batch: ScratchBatch, first: Seq, view: CommittedView) -> CheckedBatch | None:
-    """Return a scratch batch that is one append and evidently breaks no rule, ready to be written.
+def lone_append(batch: ScratchBatch, view: CommittedView) -> bytes | None:
+    """Return the payload of a scratch batch that is one append and evidently breaks no rule.
 
     A task that streams commits little else, and the rules would take three times as long.
-    ``None`` decides nothing: the rules do, and say what is wrong.
+    ``None`` decides nothing: `check_batch` does, and says what is wrong.
+
+    Raises:
+        RefusedError: The value is not strict JSON.
     """
-    task, writes = batch.task, batch.writes
-    if type(task) is not int or type(writes) is not tuple or len(writes) != 1 or first > SEQ_MAX:
+    writes, task = batch.writes, batch.task
+    if type(writes) is not tuple or len(writes) != 1 or view.last_seq >= SEQ_MAX:
         return None
     write = writes[0]
-    if type(write) is not ListAppend:
+    if type(write) is not ListAppend or type(task) is not int:
         return None
     address = write.address
-    if type(address) is not ScratchAddress or address.key is not None:
-        return None
-    if type(address.task) is not int or address.task != task:
+    if type(address) is not ScratchAddress or address.task != task or address.key is not None:
         return None
     name = address.namespace
     if type(name) is not str or not name.isascii() or not 0 < len(name) <= NAME_BYTES_MAX:
         return None
     facts = view.task(task)
-    if facts is None or not facts.live:
+    if facts is None or not facts.live or type(address.task) is not int:
         return None
-    return CheckedBatch(first, first, task, writes, [pack(write.value, "writes[0].value")])
+    return pack(write.value, "writes[0].value")
 
 
 def check_name(text: object, path: str, *, empty: bool = False) -> None:
@@ -148,6 +149,8 @@ def check_name(text: object, path: str, *, empty: bool = False) -> None:
     if type(text) is str:
         if text.isascii():
             size = len(text)
+            if 0 < size <= NAME_BYTES_MAX:
+                return
         else:
             try:
                 size = len(text.encode())
@@ -182,7 +185,7 @@ def _check_seq(value: object, path: str) -> None:
 class _Rules:
     """The rules, one method a write type; each takes the write and its number."""
 
-    __slots__ = ("_first", "_saw_entry", "_state", "_task", "_view", "deletions")
+    __slots__ = ("_first", "_met", "_saw_entry", "_state", "_task", "_view", "deletions")
 
     def __init__(self, view: CommittedView, first: Seq, task: Seq | None) -> None:
         self._state = PendingState(view, first)
@@ -190,6 +193,8 @@ class _Rules:
         self._first = first
         self._task = task
         self._saw_entry = False
+        # The conversation that a write named last: mostly the next write names it too.
+        self._met: Conversation | None = None
         self.deletions: dict[int, list[Seq]] = {}
 
     def check_scratch_task(self) -> None:
@@ -294,7 +299,8 @@ class _Rules:
     # --- Conversations ---
 
     def conversation(self, write: Conversation, seq: Seq) -> None:
-        self._check_id(write.id, seq)
+        if write.id != seq or type(write.id) is not int:
+            self._refuse_id(write.id, seq)
         parent, owner = write.parent, write.owner
         if seq == ROOT and (parent is not None or owner is not None):
             problem = "the root with a parent or owner; allowed: neither"
@@ -322,12 +328,14 @@ class _Rules:
             problem = f"{write.id} or what it owns has live tasks: {names}; settle them first"
             raise InvalidBatchError("DEL-1", "id", problem)
         self._state.remove_conversations(taken)
+        self._met = None
         self.deletions[seq - self._first] = taken
 
     # --- Entries ---
 
     def entry(self, write: Entry, seq: Seq) -> bytes:
-        self._check_id(write.id, seq)
+        if write.id != seq or type(write.id) is not int:
+            self._refuse_id(write.id, seq)
         conversation = self._conversation(write.conversation_id, "conversationId", "ENT-1")
         check_name(write.kind, "kind")
         if write.key is not None:
@@ -360,7 +368,8 @@ class _Rules:
     # --- Tasks ---
 
     def task(self, write: Task, seq: Seq) -> bytes:
-        self._check_id(write.id, seq)
+        if write.id != seq or type(write.id) is not int:
+            self._refuse_id(write.id, seq)
         conversation = self._conversation(write.conversation_id, "conversationId", "TASK-1")
         check_name(write.kind, "kind")
         body = self._state_body(write.status, write.role, write.state, terminal=False)
@@ -433,13 +442,15 @@ class _Rules:
 
     # --- Lookups ---
 
-    def _check_id(self, id: object, seq: Seq) -> None:
-        if id != seq or type(id) is not int:
-            raise InvalidBatchError("SEQ-1", "id", f"{id!r:.60}; this write gets number {seq}")
+    def _refuse_id(self, id: object, seq: Seq) -> NoReturn:
+        raise InvalidBatchError("SEQ-1", "id", f"{id!r:.60}; this write gets number {seq}")
 
     def _conversation(self, id: Seq, path: str, clause: str) -> Conversation:
+        met = self._met
+        if met is not None and type(id) is int and id == met.id:
+            return met
         _check_seq(id, path)
-        found = self._state.conversation(id)
+        found = self._met = self._state.conversation(id)
         if found is None:
             problem = f"no conversation {id}; allowed: one that exists and is not deleted"
             raise InvalidBatchError(clause, path, problem)

@@ -24,7 +24,7 @@ from pico_store.errors import LimitExceededError, OwnershipLostError
 STREAM_BITS: Final = 32
 STREAM_LAST: Final = (1 << STREAM_BITS) - 1
 _FRAME: Final = (
-    "INSERT INTO scratch SELECT ?, 1, ?, ?, ?, ? FROM sessions WHERE session = ? AND epoch = ?"
+    "INSERT INTO scratch SELECT ?, 1, ?, '', ?, ? FROM sessions WHERE session = ? AND epoch = ?"
 )
 _ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?)"
 _SPENT: Final = (
@@ -56,39 +56,31 @@ class ScratchRows:
         self._changes = db.changes
         self._memo = memo
         self._epoch = epoch
-        self._owned = (memo.session, epoch)
         self._put_value = put_value
 
-    def write_frame(self, checked: CheckedBatch) -> bool:
-        """Write a batch that is one append, in one statement; tell whether one is enough.
+    def write_frame(self, task: Seq, seq: Seq, namespace: str, body: bytes) -> bool:
+        """Write a batch that is one append to a list without a key, in one statement.
 
         The statement finds out by itself whether the handle still owns the session, so that it
         needs no transaction around it.
 
+        Returns:
+            False, and nothing is written, where one statement is not enough.
+
         Raises:
-            OwnershipLostError: It does not.
+            OwnershipLostError: Another open took the session over.
         """
-        writes, task, seq = checked.writes, checked.task, checked.first
         memo = self._memo
         # The arithmetic of numbers.py, stretched out: this runs once for every streamed frame.
         extent = memo.numbers.keys.get(seq >> EXTENT_BITS)
-        known = memo.live_tasks[task]  # type: ignore[index]
-        write = writes[0]
-        if (
-            known.stream is None
-            or extent is None
-            or len(writes) > 1
-            or type(write) is not ListAppend
-        ):
+        known = memo.live_tasks[task]
+        if extent is None:
             return False
         id = known.origin + (extent | (seq & LOW))
         if id >> STREAM_BITS != known.stream:
             return False
-        namespace, key = write.address.namespace, write.address.key
-        stored = "" if key is None else ":" + key
-        body = checked.bodies[0]
-        sums = checksum((seq, task, 1, namespace, stored), body)
-        self._run(_FRAME, (id, namespace, stored, sums, body, *self._owned))
+        sums = checksum((seq, task, 1, namespace, ""), body)
+        self._run(_FRAME, (id, namespace, sums, body, memo.session, self._epoch))
         if not self._changes():
             raise lost(self._epoch)
         return True

@@ -16,8 +16,8 @@ from pico_sqlite.state_reads import StateReads
 from pico_sqlite.view import View
 from pico_sqlite.writer import Writer
 from pico_store.address import Address, ConversationAddress, Seq, Shape
-from pico_store.batch import Batch
-from pico_store.check import check_batch
+from pico_store.batch import Batch, ScratchBatch
+from pico_store.check import check_batch, lone_append
 from pico_store.errors import (
     CommitUncertainError,
     OwnershipLostError,
@@ -135,20 +135,37 @@ class SqliteStorage:
     def commit(self, batch: Batch, *, expected_first: Seq | None = None) -> BatchRange:
         if not self._may_commit:
             self._refuse_commit()
-        checked = check_batch(batch, self._view, expected_first)
         rows = self._rows
         if rows.db is not self._writer.db:
             rows = Rows(self._writer.db, self._memo, self._epoch)
             self._rows = rows
+        if type(batch) is ScratchBatch and expected_first is None:
+            body = lone_append(batch, self._view)
+            if body is not None and self._commit_frame(rows, batch, body):
+                last = self._view.last_seq
+                return BatchRange(last, last, batch.task)
+        checked = check_batch(batch, self._view, expected_first)
         try:
             self._writer.write(rows, checked)
         except BaseException as error:
             self._after_failure(error)
             raise
-        last = checked.last
-        self._view.last_seq = last
+        self._view.last_seq = last = checked.last
         self._counters.commits += 1
         return BatchRange(checked.first, last, checked.task)
+
+    def _commit_frame(self, rows: Rows, batch: ScratchBatch, body: bytes) -> bool:
+        """Commit a lone append in one statement; say whether that was enough."""
+        seq: Seq = self._view.last_seq + 1  # type: ignore[assignment]
+        try:
+            if not self._writer.write_frame(rows, batch, seq, body):
+                return False
+        except BaseException as error:
+            self._after_failure(error)
+            raise
+        self._view.last_seq = seq
+        self._counters.commits += 1
+        return True
 
     def _refuse_commit(self) -> NoReturn:
         self._check_usable()

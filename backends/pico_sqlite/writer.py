@@ -19,6 +19,8 @@ import apsw
 
 from pico_sqlite.connection import connect, translate, translated
 from pico_sqlite.rows import Rows
+from pico_store.address import Seq
+from pico_store.batch import ScratchBatch
 from pico_store.check import CheckedBatch
 from pico_store.errors import CommitUncertainError, PicoError, StorageClosedError
 from pico_store.storage import Durability
@@ -94,8 +96,28 @@ class Writer:
                 if self.db.in_transaction:
                     self._undo()
 
+    def write_frame(self, rows: Rows, batch: ScratchBatch, seq: Seq, body: bytes) -> bool:
+        """Make a batch durable that is one append to a list without a key, if that is simple.
+
+        Returns:
+            False, and nothing is written, where it takes a transaction.
+
+        Raises:
+            PicoError: As `write`.
+        """
+        if self._shares:
+            return False
+        with self._lock:
+            if self._closed:
+                self._check_open()
+            try:
+                namespace = batch.writes[0].address.namespace
+                return rows.scratch.write_frame(batch.task, seq, namespace, body)
+            except apsw.Error as error:
+                raise self._failed(error) from error
+
     def write(self, rows: Rows, checked: CheckedBatch) -> None:
-        """Make a batch durable: in one statement if one is enough, else in a transaction.
+        """Make a batch durable, in a transaction.
 
         Raises:
             OwnershipLostError: Another open took the session over; nothing was written.
@@ -108,11 +130,8 @@ class Writer:
         with self._lock:
             if self._closed:
                 self._check_open()
-            at_the_end = True
+            at_the_end = False
             try:
-                if checked.task is not None and rows.scratch.write_frame(checked):
-                    return
-                at_the_end = False
                 self._run("BEGIN IMMEDIATE")
                 rows.write(checked)
                 at_the_end = True
@@ -150,6 +169,16 @@ class Writer:
                 pass  # Another process is at work: its close, or the next checkpoint, does it.
             finally:
                 self.db.close()
+
+    def abandon(self) -> None:
+        """Close the connection to a file that is no store of ours, without changing a byte of it.
+
+        What somebody else left in its log stays there.
+        """
+        with self._lock:
+            self._closed = True
+            self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self.db.close()
 
     def _check_open(self) -> None:
         if self._closed:
