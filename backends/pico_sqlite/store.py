@@ -68,7 +68,7 @@ class SqliteStore:
         try:
             prepare(self._writer.db, path)
         except BaseException:
-            self._writer.close()
+            self._writer.abandon()
             raise
         self._readers = Readers(path, busy_ms=busy_ms)
         _stores.add(self)
