@@ -16,9 +16,10 @@ def sqlite(setting: Setting) -> Numbers:
         CaseError: They differ, so that how fast does not matter.
     """
     plan = Plan(resolve_target("sqlite"), setting.seed, resolve_target("memory"))
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     outcome = run(plan, seconds=setting.seconds)
     spent = time.perf_counter() - start
     if outcome.finding is not None:
         raise CaseError("sqlite differs from the model; run pico conformance sqlite")
-    return {"writes_per_minute": outcome.tally.writes / spent * 60}
+    cpu = time.process_time() - cpu
+    return {"writes_per_minute": outcome.tally.writes / spent * 60, "cpu_share": cpu / spent}
