@@ -8,6 +8,7 @@ others sleep until it has committed for them.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -173,11 +174,13 @@ class Writer:
     def abandon(self) -> None:
         """Close the connection to a file that is no store of ours, without changing a byte of it.
 
-        What somebody else left in its log stays there.
+        What somebody else left in its log stays there; an empty log, which may be ours, goes.
         """
+        log = f"{self.path}-wal"
         with self._lock:
             self._closed = True
-            self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            if os.path.exists(log) and os.stat(log).st_size > 0:
+                self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self.db.close()
 
     def _check_open(self) -> None:
