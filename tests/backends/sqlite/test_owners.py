@@ -37,6 +37,7 @@ def _record(path: str, session: str = "a") -> OwnerRecord:
     with closing(apsw.Connection(path)) as db:
         sql = "SELECT owner FROM sessions WHERE name = ?"
         ((text,),) = db.execute(sql, (session,)).fetchall()
+        assert isinstance(text, str)
         record = decode_owner(text)
     assert record is not None
     return record
