@@ -59,7 +59,7 @@ class Rows:
         self._epoch = epoch
         # The size of a batch whose first row has not been written yet.
         self._writes: int | None = None
-        self.scratch = ScratchRows(db, memo, epoch, self.put_value)
+        self.scratch = ScratchRows(db, memo, self.put_value)
 
     def write(self, checked: CheckedBatch) -> None:
         """Write a batch.

@@ -15,7 +15,6 @@ import apsw
 from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import LiveTask, Memo
-from pico_sqlite.numbers import EXTENT_BITS, LOW
 from pico_store.address import Address, ScratchAddress, Seq
 from pico_store.batch import ListAppend, ListClear, ListRemove, ValueDelete, ValueSet
 from pico_store.check import CheckedBatch
@@ -23,9 +22,6 @@ from pico_store.errors import LimitExceededError, OwnershipLostError
 
 STREAM_BITS: Final = 32
 STREAM_LAST: Final = (1 << STREAM_BITS) - 1
-_FRAME: Final = (
-    "INSERT INTO scratch SELECT ?, 1, ?, '', ?, ? FROM sessions WHERE session = ? AND epoch = ?"
-)
 _ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?)"
 _SPENT: Final = (
     "UPDATE scratch SET namespace = NULL, key = NULL, checksum = NULL, body = NULL WHERE "
@@ -50,40 +46,11 @@ def lost(epoch: int) -> OwnershipLostError:
 class ScratchRows:
     """Writes the scratch of one session's tasks."""
 
-    def __init__(self, db: apsw.Connection, memo: Memo, epoch: int, put_value: PutValue) -> None:
+    def __init__(self, db: apsw.Connection, memo: Memo, put_value: PutValue) -> None:
         self._db = db
         self._run = db.cursor().execute
-        self._changes = db.changes
         self._memo = memo
-        self._epoch = epoch
         self._put_value = put_value
-
-    def write_frame(self, task: Seq, seq: Seq, namespace: str, body: bytes) -> bool:
-        """Write a batch that is one append to a list without a key, in one statement.
-
-        The statement finds out by itself whether the handle still owns the session, so that it
-        needs no transaction around it.
-
-        Returns:
-            False, and nothing is written, where one statement is not enough.
-
-        Raises:
-            OwnershipLostError: Another open took the session over.
-        """
-        memo = self._memo
-        # The arithmetic of numbers.py, stretched out: this runs once for every streamed frame.
-        extent = memo.numbers.keys.get(seq >> EXTENT_BITS)
-        known = memo.live_tasks[task]
-        if extent is None:
-            return False
-        id = known.origin + (extent | (seq & LOW))
-        if id >> STREAM_BITS != known.stream:
-            return False
-        sums = checksum((seq, task, 1, namespace, ""), body)
-        self._run(_FRAME, (id, namespace, sums, body, memo.session, self._epoch))
-        if not self._changes():
-            raise lost(self._epoch)
-        return True
 
     def write(self, checked: CheckedBatch) -> None:
         """Write any scratch batch, in a transaction of a handle that owns the session."""

@@ -20,8 +20,6 @@ import apsw
 
 from pico_sqlite.connection import connect, translate, translated
 from pico_sqlite.rows import Rows
-from pico_store.address import Seq
-from pico_store.batch import ScratchBatch
 from pico_store.check import CheckedBatch
 from pico_store.errors import CommitUncertainError, PicoError, StorageClosedError
 from pico_store.storage import Durability
@@ -59,13 +57,13 @@ class Writer:
         self.path = path
         self.durability: Final = durability
         self._busy_ms = busy_ms
-        self._shares = durability == "power"
+        self.shares = durability == "power"
         self._main_level, self._scratch_level = _SYNCHRONOUS[durability]
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._queue = threading.Lock()
         self._waiting: deque[_Request] = deque()
         self._leading = False
-        self._closed = False
+        self.closed = False
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one fsync."""
         self._level = ""
@@ -86,8 +84,8 @@ class Writer:
             RetryableError: Nothing became durable.
             CommitUncertainError: The commit itself failed in a way that may have succeeded.
         """
-        with self._lock, translated(self.path, act):
-            self._check_open()
+        with self.lock, translated(self.path, act):
+            self.check_open()
             try:
                 self._set_level(self._main_level)
                 self._run("BEGIN IMMEDIATE")
@@ -97,26 +95,6 @@ class Writer:
                 if self.db.in_transaction:
                     self._undo()
 
-    def write_frame(self, rows: Rows, batch: ScratchBatch, seq: Seq, body: bytes) -> bool:
-        """Make a batch durable that is one append to a list without a key, if that is simple.
-
-        Returns:
-            False, and nothing is written, where it takes a transaction.
-
-        Raises:
-            PicoError: As `write`.
-        """
-        if self._shares:
-            return False
-        with self._lock:
-            if self._closed:
-                self._check_open()
-            try:
-                namespace = batch.writes[0].address.namespace
-                return rows.scratch.write_frame(batch.task, seq, namespace, body)
-            except apsw.Error as error:
-                raise self._failed(error) from error
-
     def write(self, rows: Rows, checked: CheckedBatch) -> None:
         """Make a batch durable, in a transaction.
 
@@ -125,12 +103,12 @@ class Writer:
             RetryableError: Nothing became durable.
             CommitUncertainError: It may or may not be durable.
         """
-        if self._shares:
+        if self.shares:
             self._write_together(partial(rows.write, checked), is_main=checked.task is None)
             return
-        with self._lock:
-            if self._closed:
-                self._check_open()
+        with self.lock:
+            if self.closed:
+                self.check_open()
             at_the_end = False
             try:
                 self._run("BEGIN IMMEDIATE")
@@ -139,7 +117,7 @@ class Writer:
                 self._run("COMMIT")
             except apsw.Error as error:
                 if at_the_end:
-                    raise self._failed(error) from error
+                    raise self.failed(error) from error
                 raise translate(self.path, "commit", error) from error
             finally:
                 if self.db.in_transaction:
@@ -151,18 +129,18 @@ class Writer:
         Raises:
             StoreBusyError: Another connection is at work past the wait.
         """
-        with self._lock, translated(self.path, "vacuum"):
-            self._check_open()
+        with self.lock, translated(self.path, "vacuum"):
+            self.check_open()
             self._run("VACUUM")
             # Rows that nobody fetches keep a statement open, and that the next commit.
             self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the connection once no commit runs; the log is emptied if nobody else reads it."""
-        with self._lock:
-            if self._closed:
+        with self.lock:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
             try:
                 self.db.set_busy_timeout(0)
                 self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -177,14 +155,15 @@ class Writer:
         What somebody else left in its log stays there; an empty log, which may be ours, goes.
         """
         log = f"{self.path}-wal"
-        with self._lock:
-            self._closed = True
+        with self.lock:
+            self.closed = True
             if os.path.exists(log) and os.stat(log).st_size > 0:
                 self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self.db.close()
 
-    def _check_open(self) -> None:
-        if self._closed:
+    def check_open(self) -> None:
+        """Refuse a closed store."""
+        if self.closed:
             raise StorageClosedError(f"{self.path}: the store is closed; open it again")
 
     def _set_level(self, level: str) -> None:
@@ -196,9 +175,9 @@ class Writer:
         try:
             self._run("COMMIT")
         except apsw.Error as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
 
-    def _failed(self, error: apsw.Error) -> PicoError:
+    def failed(self, error: apsw.Error) -> PicoError:
         """Say what is certain after a failed COMMIT or a failed single statement."""
         # Busy and full are found out before or while the log's frames are written: the frame that
         # ends the commit is not there, and undoing it forgets the others. Any other error may
@@ -247,11 +226,11 @@ class Writer:
         """Write for all that wait, then hand the lead to the first that came meanwhile."""
         group: list[_Request] = []
         try:
-            with self._lock:
+            with self.lock:
                 with self._queue:
                     while self._waiting and len(group) < _SHARED_MAX:
                         group.append(self._waiting.popleft())
-                self._check_open()
+                self.check_open()
                 self._write_group(group)
         except BaseException as error:
             for request in group:
