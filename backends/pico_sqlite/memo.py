@@ -41,6 +41,8 @@ class LiveTask(NamedTuple):
     """Where its scratch is kept; ``None`` if it never wrote any."""
     origin: int
     """What a number's key is added to for the key of its scratch row."""
+    has_values: bool
+    """False only if its scratch surely holds no value, so that settling need not look."""
 
 
 class ListName(NamedTuple):
@@ -84,6 +86,8 @@ class Memo:
         self.ancestors: Bounded[int, Conversation] = Bounded()
         """Records by id, deleted ones included: the links never change."""
         self.policies: Bounded[tuple[int, str, str | None], bool] = Bounded()
+        self.namespaces: Bounded[tuple[int, str], tuple[bool, bool]] = Bounded()
+        """Whether a conversation has sticky, and rewindable, values in a namespace."""
         self.lists: Bounded[tuple[int, str, str], ListName] = Bounded()
 
     def keep_task(self, id: int, task: LiveTask) -> None:

@@ -22,7 +22,7 @@ from pico_store.errors import LimitExceededError, OwnershipLostError
 
 STREAM_BITS: Final = 32
 STREAM_LAST: Final = (1 << STREAM_BITS) - 1
-_ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?)"
+_ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?, ?)"
 _SPENT: Final = (
     "UPDATE scratch SET namespace = NULL, key = NULL, checksum = NULL, body = NULL WHERE "
 )
@@ -51,6 +51,8 @@ class ScratchRows:
         self._run = db.cursor().execute
         self._memo = memo
         self._put_value = put_value
+        # The key of a task whose stream's first row has not been written yet.
+        self._starts: int | None = None
 
     def write(self, checked: CheckedBatch) -> None:
         """Write any scratch batch, in a transaction of a handle that owns the session."""
@@ -73,9 +75,8 @@ class ScratchRows:
             sql = f"SELECT coalesce(max(id) >> {STREAM_BITS}, -1) + 1 FROM scratch"
             rows: list[Row] = self._run(sql).fetchall()
             stream = int(rows[0][0])
-            key = self._memo.numbers.key(task)
-            self._run("UPDATE records SET stream = ? WHERE id = ?", (stream, key))
-            known = known._replace(stream=stream, origin=(stream << STREAM_BITS) - key)
+            self._starts = self._memo.numbers.key(task)
+            known = known._replace(stream=stream, origin=(stream << STREAM_BITS) - self._starts)
             self._memo.keep_task(task, known)
         return known
 
@@ -96,14 +97,16 @@ class ScratchRows:
             stored = stored_key(address.key)
             columns = (seq, address.task, writes, address.namespace, stored)
             row = (address.namespace, stored, checksum(columns, body), body)
-        self._run(_ROW, (id, writes, *row))
+        self._run(_ROW, (id, writes, self._starts, *row))
+        self._starts = None
 
     def retire(self, known: LiveTask, key: int) -> None:
         """Delete a task's scratch."""
         if known.stream is not None:
             first = known.stream << STREAM_BITS
             self._run("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
-            self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
+            if known.has_values:
+                self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
 
     # Each returns whether the write's own row holds its payload.
 
@@ -125,6 +128,9 @@ class ScratchRows:
 
     def _set(self, known: LiveTask, write: ValueSet, seq: Seq, body: bytes) -> bool:
         self._put_value(write.address, seq, body)
+        if not known.has_values:
+            assert type(write.address) is ScratchAddress
+            self._memo.keep_task(write.address.task, known._replace(has_values=True))
         return False
 
     def _delete(self, known: LiveTask, write: ValueDelete, seq: Seq, body: None) -> bool:
