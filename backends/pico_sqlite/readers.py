@@ -66,9 +66,10 @@ class Readers:
                     db.execute("ROLLBACK")
         except apsw.Error as error:
             raise translate(self._path, "read", error) from error
-        except UnicodeDecodeError as error:
-            problem = f"a text is not UTF-8 ({error}); run pico verify, restore a backup"
-            raise StoreDamagedError(f"{self._path}: read: {problem}") from error
+        except (KeyError, UnicodeDecodeError) as error:
+            # Rows lead to rows that are not there, or a text is none: no whole file has either.
+            problem = f"{error!r}; run pico verify, restore a backup"
+            raise StoreDamagedError(f"{self._path}: read: damaged rows: {problem}") from error
         finally:
             self._give_back(db)
 

@@ -360,7 +360,7 @@ class RecordReads:
         conversation = self._memo.numbers.seq(row[1])
         kind = self._memo.kind_names[row[2]]
         origin = 0 if stream is None else (stream << STREAM_BITS) - row[0]
-        return LiveTask(conversation, kind, row[5], row[6], stream, origin, has_values=True)
+        return LiveTask(conversation, kind, row[5] or 0, row[6], stream, origin, has_values=True)
 
     def task_row(self, snapshot: Snapshot, id: Seq) -> Row | None:
         """Return a task's row if its conversation is live."""

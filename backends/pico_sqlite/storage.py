@@ -183,6 +183,7 @@ class SqliteStorage:
         """Read what the handle keeps in memory from the file."""
         with self._readers.snapshot() as snapshot:
             self._memo = Memo(self._session, snapshot.db)
+            self._memo.kind_names.readers = self._readers
             self._records = RecordReads(self._memo, self._counters, self._session_id)
             self._state = StateReads(self._memo, self._counters, self._records)
             last_seq = self._records.last_seq(snapshot)

@@ -48,8 +48,8 @@ _MISFITS: Final = (
     "SELECT 'record ' || id, 'it is marked as a task of session ' || session FROM records r "
     f"WHERE session IS NOT CASE WHEN role < 3 THEN {_SESSION.format(key='r.id')} END",
     "SELECT 'record ' || id, 'no batch holds it' FROM records r WHERE role IS NOT NULL AND id >= "
-    "(SELECT b.id + b.writes FROM records b WHERE b.id <= r.id AND b.writes > 0 "
-    "ORDER BY b.id DESC LIMIT 1)",
+    "(SELECT b.id + b.writes FROM records b WHERE b.id BETWEEN r.id >> 20 << 20 AND r.id "
+    "AND b.writes > 0 ORDER BY b.id DESC LIMIT 1)",
     "SELECT 'conversation ' || id, 'its session is ' || session FROM conversations c "
     f"WHERE session IS NOT {_SESSION.format(key='c.id')}",
     "SELECT 'conversation ' || id, 'it is not found by its owner' FROM conversations c "
