@@ -396,11 +396,15 @@ class _Plan:
         sources = {source for source, _ in state.chain(conversation)}
         near = [s for s in state.changes if s.scope == "conversation" and s.shape == shape]
         near = [s for s in near if s.holder in sources]
+        likely = 0.7
         if near and random.random() < 0.6:
+            inherited = [s for s in near if s.holder != conversation and state.policy(s)]
+            if inherited and random.random() < 0.6:
+                near, likely = inherited, 0.9
             namespace, key = random.choice(near)[3:]
         spot = Spot("conversation", conversation, shape, namespace, key)
         policy = state.policy(spot)
-        rewind = random.random() < 0.7 if policy is None else policy
+        rewind = random.random() < likely if policy is None else policy
         if rewind and self._saw_entry:
             return self._where(shape)
         label = self._by_number.get(conversation, -1)
