@@ -153,10 +153,10 @@ class SqliteStorage:
         checked = check_batch(batch, self._view, expected_first)
         try:
             self._writer.write(self._rows, checked)
+            self._view.last_seq = last = checked.last
         except BaseException as error:
             self._after_failure(error)
             raise
-        self._view.last_seq = last = checked.last
         self._counters.commits += 1
         return BatchRange(checked.first, last, checked.task)
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import apsw
@@ -34,20 +35,19 @@ _SHARED_MAX: Final = 128
 
 
 class _Request:
-    """One commit that waits to be written, and what became of it.
+    """One commit that waits to be written, and what became of it."""
 
-    ``done`` is a lock that is held until the request is written or its thread is to lead.
-    """
-
-    __slots__ = ("apply", "done", "error", "is_main", "promoted")
+    __slots__ = ("apply", "done", "error", "group", "is_main", "taken")
 
     def __init__(self, apply: Callable[[], None], is_main: bool) -> None:  # noqa: FBT001
         self.apply = apply
-        self.promoted = False
         self.is_main = is_main
         self.error: BaseException | None = None
-        self.done = threading.Lock()
-        self.done.acquire()
+        self.done = threading.Event()
+        """Set when it is written, or when its thread is to lead."""
+        self.taken = False
+        self.group: tuple[_Request, ...] = ()
+        """Those that its thread writes for, itself included, once it leads."""
 
 
 class Writer:
@@ -62,7 +62,7 @@ class Writer:
         self.lock = threading.Lock()
         self._queue = threading.Lock()
         self._waiting: deque[_Request] = deque()
-        self._leading = False
+        self._leader: _Request | None = None
         self.closed = False
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one fsync."""
@@ -210,44 +210,68 @@ class Writer:
 
     def _write_together(self, apply: Callable[[], None], *, is_main: bool) -> None:
         request = _Request(apply, is_main)
-        with self._queue:
-            self._waiting.append(request)
-            leads = not self._leading
-            self._leading = True
-        if not leads:
-            request.done.acquire()
-            leads = request.promoted
-        if leads:
-            self._lead()
+        try:
+            with self._queue:
+                self._waiting.append(request)
+                if self._leader is None:
+                    self._leader = request
+            if self._leader is not request:
+                request.done.wait()
+            if self._leader is request:
+                self._lead(request)
+        except BaseException:
+            self._leave(request)
+            raise
         if request.error is not None:
             raise request.error
 
-    def _lead(self) -> None:
+    def _lead(self, leader: _Request) -> None:
         """Write for all that wait, then hand the lead to the first that came meanwhile."""
-        group: list[_Request] = []
         try:
             with self.lock:
                 with self._queue:
-                    while self._waiting and len(group) < _SHARED_MAX:
-                        group.append(self._waiting.popleft())
+                    leader.group = tuple(islice(self._waiting, _SHARED_MAX))
+                    for request in leader.group:
+                        request.taken = True
+                        self._waiting.popleft()
                 self.check_open()
-                self._write_group(group)
+                self._write_group(leader.group)
         except BaseException as error:
-            for request in group:
-                request.error = request.error or error
+            told = error
             if not isinstance(error, PicoError):
+                told = CommitUncertainError(
+                    f"{self.path}: the thread that wrote for several was interrupted ({error!r}); "
+                    "reopen the session and compare last_seq"
+                )
+            for request in leader.group:
+                request.error = request.error or told
+            if told is not error:
                 raise
-        finally:
-            with self._queue:
-                successor = self._waiting[0] if self._waiting else None
-                self._leading = successor is not None
-            for request in group:
-                request.done.release()
-            if successor is not None:
-                successor.promoted = True
-                successor.done.release()
+        self._finish(leader)
 
-    def _write_group(self, group: list[_Request]) -> None:
+    def _finish(self, leader: _Request) -> None:
+        """Let those go on that were written for, then whoever is next."""
+        for request in leader.group:
+            request.done.set()
+        with self._queue:
+            # Where taking them was interrupted, some of them still stand in the queue.
+            while self._waiting and self._waiting[0] in leader.group:
+                self._waiting.popleft()
+            self._leader = self._waiting[0] if self._waiting else None
+            if self._leader is not None:
+                self._leader.done.set()
+
+    def _leave(self, request: _Request) -> None:
+        """Withdraw a commit whose thread was interrupted, or wait until others have written it."""
+        with self._queue:
+            if request in self._waiting and not request.taken:
+                self._waiting.remove(request)
+        if self._leader is request:
+            self._finish(request)
+        elif request.taken:
+            request.done.wait()
+
+    def _write_group(self, group: tuple[_Request, ...]) -> None:
         try:
             is_main = any(request.is_main for request in group)
             self._set_level(self._main_level if is_main else self._scratch_level)

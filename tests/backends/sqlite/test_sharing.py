@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from threading import Semaphore, Thread
+from threading import Event, Semaphore, Thread
 
 import apsw
 import pytest
@@ -217,3 +217,58 @@ def test_a_failed_group_is_absent_and_everybody_is_told(
             storage.close()
             storages[NAMES.index(name)] = store.open(name)
     assert commit_together(store, noting_in(storages)) == [BatchRange(Seq(2), Seq(2))] * COUNT
+
+
+@pytest.mark.parametrize("at", ["BEGIN IMMEDIATE", "INSERT INTO records", "COMMIT"])
+def test_an_interrupted_leader_interrupts_nobody_else(
+    path: str, store: SqliteStore, storages: list[SqliteStorage], at: str
+) -> None:
+    left = 1
+
+    def interrupt(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        nonlocal left
+        left -= sql.startswith(at)
+        if left == 0:
+            left = -1
+            raise KeyboardInterrupt
+        return True
+
+    store._writer.db.exec_trace = interrupt
+    outcomes = commit_together(store, noting_in(storages))
+    store._writer.db.exec_trace = None
+
+    kinds = [type(outcome) for outcome in outcomes]
+    assert kinds.count(KeyboardInterrupt) == 1
+    assert kinds.count(CommitUncertainError) == COUNT - 1
+    for index, (name, kind) in enumerate(zip(NAMES, kinds, strict=True)):
+        if kind is CommitUncertainError:
+            storages[index].close()
+            storages[index] = store.open(name)
+        assert list(storages[index].export()) == exported(path, name)
+        assert storages[index].last_seq == 1
+    assert commit_together(store, noting_in(storages)) == [BatchRange(Seq(2), Seq(2))] * COUNT
+
+
+def test_an_interrupted_wait_withdraws_its_commit(
+    store: SqliteStore, storages: list[SqliteStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is not taken, and the others of the group are written."""
+    real = Event.wait
+    victim: list[Event] = []
+
+    def wait(self: Event, timeout: float | None = None) -> bool:
+        if not victim:
+            victim.append(self)
+            raise KeyboardInterrupt
+        return real(self, timeout)
+
+    monkeypatch.setattr(Event, "wait", wait)
+    outcomes = commit_together(store, noting_in(storages))
+    monkeypatch.undo()
+
+    kinds = [type(outcome) for outcome in outcomes]
+    assert kinds.count(KeyboardInterrupt) == 1
+    assert kinds.count(BatchRange) == COUNT - 1
+    loser = storages[kinds.index(KeyboardInterrupt)]
+    assert loser.last_seq == 1
+    assert loser.commit(noting(loser)) == BatchRange(Seq(2), Seq(2))
