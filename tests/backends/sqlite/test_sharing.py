@@ -33,11 +33,15 @@ NAMES = [f"{number:02}" for number in range(COUNT)]
 class _Queue(deque[object]):
     """Tells of everything that comes into it."""
 
-    def __init__(self, came: Semaphore) -> None:
+    def __init__(self, came: Semaphore, change: Callable[[int, object], None]) -> None:
         super().__init__()
         self._came = came
+        self._change = change
+        self._count = 0
 
     def append(self, request: object) -> None:
+        self._count += 1
+        self._change(self._count, request)
         super().append(request)
         self._came.release()
 
@@ -58,12 +62,14 @@ def storages(store: SqliteStore) -> list[SqliteStorage]:
 
 
 def commit_together(
-    store: SqliteStore, acts: list[Callable[[], BatchRange]]
+    store: SqliteStore,
+    acts: list[Callable[[], BatchRange]],
+    change: Callable[[int, object], None] = lambda count, request: None,
 ) -> list[BatchRange | BaseException]:
     """Run commits whose requests all wait before the first is written; return each's outcome."""
     outcomes: list[BatchRange | BaseException] = [BatchRange(Seq(1), Seq(1))] * len(acts)
     came = Semaphore(0)
-    store._writer._waiting = _Queue(came)  # type: ignore[assignment]
+    store._writer._waiting = _Queue(came, change)  # type: ignore[assignment]
 
     def run(index: int, act: Callable[[], BatchRange]) -> None:
         try:
@@ -249,26 +255,30 @@ def test_an_interrupted_leader_interrupts_nobody_else(
     assert commit_together(store, noting_in(storages)) == [BatchRange(Seq(2), Seq(2))] * COUNT
 
 
+class _InterruptedEvent(Event):
+    """What a thread waits on that is interrupted."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+
 def test_an_interrupted_wait_withdraws_its_commit(
-    store: SqliteStore, storages: list[SqliteStorage], monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, storages: list[SqliteStorage]
 ) -> None:
     """Its number is not taken, and the others of the group are written."""
-    real = Event.wait
-    victim: list[Event] = []
 
-    def wait(self: Event, timeout: float | None = None) -> bool:
-        if not victim:
-            victim.append(self)
-            raise KeyboardInterrupt
-        return real(self, timeout)
+    def interrupt_the_fifth(count: int, request: object) -> None:
+        if count == 5:
+            request.done = _InterruptedEvent()  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(Event, "wait", wait)
-    outcomes = commit_together(store, noting_in(storages))
-    monkeypatch.undo()
+    before = store.transactions
+
+    outcomes = commit_together(store, noting_in(storages), interrupt_the_fifth)
 
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds.count(KeyboardInterrupt) == 1
     assert kinds.count(BatchRange) == COUNT - 1
+    assert store.transactions == before + 1
     loser = storages[kinds.index(KeyboardInterrupt)]
     assert loser.last_seq == 1
     assert loser.commit(noting(loser)) == BatchRange(Seq(2), Seq(2))
