@@ -65,10 +65,15 @@ def commit_together(
     store: SqliteStore,
     acts: list[Callable[[], BatchRange]],
     change: Callable[[int, object], None] = lambda count, request: None,
+    *,
+    give_up: int = 0,
 ) -> list[BatchRange | BaseException]:
-    """Run commits whose requests all wait before the first is written; return each's outcome."""
+    """Run commits whose requests all wait before the first is written; return each's outcome.
+
+    Those that give up have done so before the first is written.
+    """
     outcomes: list[BatchRange | BaseException] = [BatchRange(Seq(1), Seq(1))] * len(acts)
-    came = Semaphore(0)
+    came, ended = Semaphore(0), Semaphore(0)
     store._writer._waiting = _Queue(came, change)  # type: ignore[assignment]
 
     def run(index: int, act: Callable[[], BatchRange]) -> None:
@@ -76,6 +81,7 @@ def commit_together(
             outcomes[index] = act()
         except BaseException as error:  # noqa: BLE001 - it is the outcome
             outcomes[index] = error
+        ended.release()
 
     threads = [Thread(target=run, args=(index, act)) for index, act in enumerate(acts)]
     # The lock of the writing connection: whoever leads waits for it before it looks at the queue.
@@ -84,6 +90,8 @@ def commit_together(
             thread.start()
         for _ in threads:
             came.acquire()
+        for _ in range(give_up):
+            ended.acquire()
     for thread in threads:
         thread.join()
     return outcomes
@@ -273,7 +281,7 @@ def test_an_interrupted_wait_withdraws_its_commit(
 
     before = store.transactions
 
-    outcomes = commit_together(store, noting_in(storages), interrupt_the_fifth)
+    outcomes = commit_together(store, noting_in(storages), interrupt_the_fifth, give_up=1)
 
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds.count(KeyboardInterrupt) == 1
