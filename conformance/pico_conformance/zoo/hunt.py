@@ -32,6 +32,8 @@ class Trail:
     seconds: float
     message: str = ""
     """What differed."""
+    clauses: tuple[str, ...] = ()
+    """Those of the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ def hunt_by_rules(mutant: Mutant) -> Trail:
         result = run_rule(rule, target)
         if result.verdict == "failed":
             last = result.detail.strip().splitlines()[-1]
-            return Trail(rule.name, meter.writes, time.monotonic() - start, last)
+            seconds = time.monotonic() - start
+            return Trail(rule.name, meter.writes, seconds, last, rule.clauses)
     return Trail("", meter.writes, time.monotonic() - start)
 
 
