@@ -125,8 +125,10 @@ def test_a_commit_after_vacuum_is_seen_by_others(path: str, store: SqliteStore) 
     store.vacuum()
 
     for number in range(3):
-        storage.commit(noting(storage))
+        # The first one in a statement of its own, the second in a transaction.
         storage.commit(batches(LAST)["one append"])
+        assert exported(path)[0].last_seq == LAST + 2 * number + 1  # type: ignore[union-attr]
+        storage.commit(noting(storage))
 
         assert exported(path) == list(storage.export())
         assert exported(path)[0].last_seq == LAST + 2 * number + 2  # type: ignore[union-attr]

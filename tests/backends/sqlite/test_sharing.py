@@ -14,9 +14,11 @@ from pico_sqlite import SqliteStore
 from pico_sqlite.storage import SqliteStorage
 from pico_store.address import Seq
 from pico_store.batch import DeleteConversation, MainBatch
+from pico_store.check import CheckedBatch
 from pico_store.errors import (
     CommitUncertainError,
     InvalidBatchError,
+    LimitExceededError,
     OwnershipLostError,
     PicoError,
     StorageFaultedError,
@@ -174,6 +176,26 @@ def test_a_fenced_commit_leaves_the_others_of_its_group(
             assert outcome == BatchRange(Seq(2), Seq(2))
             storage.commit(noting(storage))
         assert list(storage.export()) == exported(path, NAMES[index])
+
+
+def test_a_commit_that_fails_when_it_is_half_written_leaves_the_others(
+    path: str, store: SqliteStore, storages: list[SqliteStorage]
+) -> None:
+    rows = storages[3]._rows
+    write = rows.write
+
+    def write_and_fail(checked: CheckedBatch) -> None:
+        write(checked)
+        raise LimitExceededError("TASK-4", "task", "too old")
+
+    rows.write = write_and_fail  # type: ignore[method-assign]
+    outcomes = commit_together(store, noting_in(storages))
+
+    assert isinstance(outcomes[3], LimitExceededError)
+    assert [storage.last_seq for storage in storages] == [1 if n == 3 else 2 for n in range(COUNT)]
+    for name, storage in zip(NAMES, storages, strict=True):
+        assert list(storage.export()) == exported(path, name)
+    assert storages[3].commit(noting(storages[3])) == BatchRange(Seq(2), Seq(2))
 
 
 def test_a_refused_commit_is_no_part_of_a_group(
