@@ -131,6 +131,7 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
         if next is None:
             return found
         assert next == items[-1], f"next is {next}, not the last item {items[-1]}"
+        assert next != at, f"next is {next} again: the walk would never end"
         at = next
 
 
