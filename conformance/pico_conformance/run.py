@@ -17,6 +17,7 @@ from pico_conformance.reproduce import literal, shortest, source_text
 from pico_conformance.rule import RuleResult, load_rules, run_rule
 from pico_conformance.tally import Tally
 from pico_conformance.target import Target, resolve_target
+from pico_conformance.workers import unwound_by_sigterm
 from pico_store.command import UsageError
 from pico_store.commands.output import plural, print_json, print_line, table
 
@@ -64,7 +65,7 @@ def run_conformance(args: Namespace) -> int:
     histories = HISTORIES_ENOUGH if args.seconds is None and args.writes is None else None
     report = Report(target.name, args.seed)
     start = time.monotonic()
-    with _Progress() as progress:
+    with unwound_by_sigterm(), _Progress() as progress:
         for rule in [] if args.no_rules else load_rules():
             progress.say(f"rules: {len(report.results)}")
             report.results.append(run_rule(rule, target))
