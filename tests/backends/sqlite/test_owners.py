@@ -19,10 +19,10 @@ import msgspec
 import pytest
 
 from pico_sqlite import SqliteStore
-from pico_sqlite.owner import OwnerRecord, decode_owner, is_alive
 from pico_sqlite.storage import SqliteStorage
 from pico_store.address import Seq, SessionAddress
 from pico_store.errors import OwnershipLostError, SessionOwnedError
+from pico_store.ownership import OwnerRecord, decode_owner, is_alive
 from pico_store.query import EntryQuery, ListQuery
 from tests.backends.sqlite.processes import in_child, worker
 from tests.backends.sqlite.scene import ROOT, ROOT_BATCH, exported, noting, setting
