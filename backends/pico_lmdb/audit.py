@@ -24,7 +24,6 @@ from pico_lmdb.layout import (
     RECORD,
     RECORDS,
     SCRATCH,
-    SCRATCH_VALUE,
     SESSION,
     TAIL,
     TASKS,
@@ -113,6 +112,10 @@ class _Auditor:
                 if tree == LISTS and key[12] == 0:
                     continue  # A marker, which holds nothing.
                 where = f"{what} {_named(tree, key)}"
+                if key.startswith(SCRATCH) and tree == MAIN and key[13] == 0:
+                    where = f"scratch value {key[14:]!r}"
+                    self._row(name, tree, key, stored, where, decode_address)
+                    continue
                 self._row(name, tree, key, stored, where, decode)
         if len(self.problems) > before:
             return
@@ -155,8 +158,7 @@ def _checks(session: int) -> tuple[Check, ...]:
         (MAIN, of_session(KIND, session), "kind", decode_kind),
         (MAIN, of_session(TAIL, session), "batch boundaries", decode_tail),
         (MAIN, of_session(LIVE, session), "task", decode_task),
-        (MAIN, of_session(SCRATCH, session), "scratch write", decode_scratch),
-        (MAIN, of_session(SCRATCH_VALUE, session), "scratch value", decode_address),
+        (MAIN, of_session(SCRATCH, session), "scratch of", decode_scratch),
         (RECORDS, number, "record", decode_record),
         (CONVERSATIONS, of_session(RECORD, session), "conversation", decode_conversation),
         (ADDRESSES, number, "address", decode_address),
@@ -168,7 +170,7 @@ def _checks(session: int) -> tuple[Check, ...]:
 
 def _named(tree: int, key: bytes) -> str:
     """Return how a row is called by what its key ends with."""
-    if tree == ADDRESSES or key.startswith(SCRATCH_VALUE):
+    if tree == ADDRESSES:
         return repr(key)
     return str(int.from_bytes(key[-8:], "big"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from pico_lmdb.layout import BATCHES, MAIN, SCRATCH, last_number, pair, scratch_key
+from pico_lmdb.layout import BATCHES, MAIN, last_number, pair, scratch_write
 from pico_lmdb.memo import Memo, last_seq, streams
 from pico_lmdb.rows import boundaries, decode_boundaries, decode_scratch, decode_tail
 from pico_lmdb.snapshot import Snapshot
@@ -75,11 +75,11 @@ class BatchReads:
             yield tail.first, tail.boundaries
 
     def _scratch(self, snapshot: Snapshot, task: Seq, window: Window) -> Iterator[BatchRange]:
-        start = scratch_key(SCRATCH, self._session, task, window.first)
-        stop = scratch_key(SCRATCH, self._session, task, window.last + 1)
+        start = scratch_write(self._session, task, window.first)
+        stop = scratch_write(self._session, task, window.last + 1)
         newest_first = window.newest_first
         for key, stored in snapshot.between(MAIN, start, stop, newest_first=newest_first):
-            first = Seq(last_number(key, 13)[0])
+            first = Seq(last_number(key, 14)[0])
             row = decode_scratch(snapshot.checked(MAIN, key, stored, "scratch write", first))
             if row.writes:
                 yield BatchRange(first, Seq(first + row.writes - 1), task)

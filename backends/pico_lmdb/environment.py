@@ -80,7 +80,8 @@ class Environment:
         self.ended = ""
         """Why it can no longer be used."""
         self._map_bytes = map_bytes
-        self._gate = threading.Condition(threading.Lock())
+        self._gate = threading.Lock()
+        self._changed = threading.Condition(self._gate)
         self._reading = 0
         self._paused = False
         try:
@@ -106,7 +107,7 @@ class Environment:
         while True:
             with self._gate:
                 while self._paused:
-                    self._gate.wait()
+                    self._changed.wait()
                 if self.ended:
                     raise StorageClosedError(f"{self.path}: the store is {self.ended}")
                 self._reading += 1
@@ -139,20 +140,20 @@ class Environment:
         with self._gate:
             self._reading -= 1
             if self._paused and not self._reading:
-                self._gate.notify_all()
+                self._changed.notify_all()
 
     def pause(self) -> None:
         """Let no read begin, and wait for those under way; the caller holds ``lock``."""
         with self._gate:
             self._paused = True
             while self._reading:
-                self._gate.wait()
+                self._changed.wait()
 
     def resume(self) -> None:
         """Let reads begin again."""
         with self._gate:
             self._paused = False
-            self._gate.notify_all()
+            self._changed.notify_all()
 
     # --- Writing; the caller holds the lock ---
 
@@ -220,7 +221,8 @@ class Environment:
         """Refuse every call in a process that inherited this by ``fork``."""
         # Locks may be held by threads that this process does not have.
         self.lock = threading.Lock()
-        self._gate = threading.Condition(threading.Lock())
+        self._gate = threading.Lock()
+        self._changed = threading.Condition(self._gate)
         self._paused = False
         self.ended = "used after os.fork()"
         self.presence.end()

@@ -23,17 +23,16 @@ from pico_lmdb.layout import (
     MAIN,
     RECORD,
     RECORDS,
-    SCRATCH,
-    SCRATCH_VALUE,
     VERSIONS,
     after_prefix,
     element,
     elements,
     last_number,
     marker,
-    of_record,
     of_session,
     pair,
+    scratch_values,
+    scratch_writes,
     triple,
 )
 from pico_lmdb.memo import Memo, last_seq, streams
@@ -98,7 +97,7 @@ def export_session(
     """Yield the items as they are read."""
     kinds = tuple(sorted(memo.entry_kinds(snapshot)))
     yield SnapshotHeader(last_seq(snapshot, memo.session), kinds)
-    exporter = _Exporter(snapshot, memo, records, tasks, state)
+    exporter = _Exporter(snapshot, memo, records, state)
     yield from exporter.conversations()
     yield from exporter.entries()
     for id, row in tasks.every_row(snapshot):
@@ -126,14 +125,12 @@ class _Exporter:
         snapshot: Snapshot,
         memo: Memo,
         records: RecordReads,
-        tasks: TaskReads,
         state: StateReads,
     ) -> None:
         self._snapshot = snapshot
         self._memo = memo
         self._session = memo.session
         self._records = records
-        self._tasks = tasks
         self._state = state
         self._through: dict[int, int] = {}
         """How far each conversation is shown, by id; those that are not are left out."""
@@ -189,13 +186,13 @@ class _Exporter:
                 self._current.append((row.seq, ADDRESSES, key, address))
 
     def values(self) -> Iterator[SnapshotItem]:
-        prefix = of_session(SCRATCH_VALUE, self._session)
-        rows = self._state.address_rows(self._snapshot, MAIN, prefix, after_prefix(prefix))
-        for full, key, row in rows:
-            if isinstance(row, CurrentRow):
-                task = Seq(last_number(full, 5)[0])
-                address = ScratchAddress(task, *split(full[13:])[1:])
-                self._current.append((row.seq, MAIN, key, address))
+        for task, _ in streams(self._snapshot, self._session):
+            prefix = scratch_values(self._session, task)
+            rows = self._state.address_rows(self._snapshot, MAIN, prefix, after_prefix(prefix))
+            for full, key, row in rows:
+                if isinstance(row, CurrentRow):
+                    address = ScratchAddress(task, *split(full[14:])[1:])
+                    self._current.append((row.seq, MAIN, key, address))
         self._current.sort(key=lambda found: found[0])
         versions = []
         for number, place in self._versioned.items():
@@ -244,8 +241,8 @@ class _Exporter:
             yield ListItem(Seq(id), self._lists[number].address, unpack(body))
 
     def _scratch_items(self, task: Seq) -> Iterator[ListItem]:
-        for key, stored in self._snapshot.under(MAIN, of_record(SCRATCH, self._session, task)):
-            id = Seq(last_number(key, 13)[0])
+        for key, stored in self._snapshot.under(MAIN, scratch_writes(self._session, task)):
+            id = Seq(last_number(key, 14)[0])
             row = decode_scratch(self._snapshot.checked(MAIN, key, stored, "list element", id))
             if row.namespace is not None:
                 address = ScratchAddress(task, row.namespace, row.key)

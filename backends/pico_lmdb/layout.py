@@ -51,8 +51,10 @@ COUNTER: Final = b"!sessions"
 FORMAT: Final = b"!format"
 
 _tagged = Struct(">cI").pack
-_tagged_pair = Struct(">cIQ").pack
-_tagged_triple = Struct(">cIQQ").pack
+task_row: Final = Struct(">cIQ").pack
+"""A tag, a session and a task: the key of a row, or what keys begin with."""
+task_link: Final = Struct(">cIQQ").pack
+"""A tag, a session, a conversation and a task."""
 
 pair: Final = Struct(">IQ").pack
 """A session and a number."""
@@ -60,10 +62,11 @@ triple: Final = Struct(">IQQ").pack
 """A session and two numbers."""
 last_number: Final = Struct(">Q").unpack_from
 """The number at an offset of a key."""
-scratch_key: Final = _tagged_triple
-"""`SCRATCH`, a session, a task and the number of a scratch write."""
 _keyed = Struct(">IQ8sQ").pack
-_element = Struct(">IQcQ").pack
+list_row: Final = Struct(">IQcQ").pack
+"""A session, the number of a list, `ELEMENT` and an id."""
+scratch_row: Final = Struct(">cIQcQ").pack
+"""`SCRATCH`, a session, a task, `WRITE` and a number, as `scratch_write` puts them."""
 _marker = Struct(">IQcQQ").pack
 
 SESSION: Final = b"S"
@@ -78,7 +81,10 @@ LIVE_OF: Final = b"C"
 DOOMED: Final = b"G"
 """A session that is being made or deleted, and that nobody sees."""
 SCRATCH: Final = b"X"
-SCRATCH_VALUE: Final = b"W"
+"""Scratch by task: values by address, then every write by number."""
+# In this order the last row of a task is its last write.
+_VALUE: Final = b"\0"
+WRITE: Final = b"\1"
 
 RECORD: Final = b"r"
 """Tags of `CONVERSATIONS`: the record; by parent; by owner; by the owner's conversation."""
@@ -87,7 +93,22 @@ BY_OWNER: Final = b"o"
 BY_OWNER_CONVERSATION: Final = b"c"
 
 _MARKER = b"\0"
-_ELEMENT = b"\1"
+ELEMENT: Final = b"\1"
+
+
+def scratch_write(session: int, task: int, seq: int) -> bytes:
+    """Return the key of a scratch write."""
+    return scratch_row(SCRATCH, session, task, WRITE, seq)
+
+
+def scratch_writes(session: int, task: int) -> bytes:
+    """Return what the keys of a task's scratch writes begin with."""
+    return task_row(SCRATCH, session, task) + WRITE
+
+
+def scratch_values(session: int, task: int) -> bytes:
+    """Return what the keys of a task's scratch values begin with."""
+    return task_row(SCRATCH, session, task) + _VALUE
 
 
 def of_session(tag: bytes, session: int) -> bytes:
@@ -97,12 +118,12 @@ def of_session(tag: bytes, session: int) -> bytes:
 
 def of_record(tag: bytes, session: int, id: int) -> bytes:
     """Return the key of a record's row of a tag, or what its rows begin with."""
-    return _tagged_pair(tag, session, id)
+    return task_row(tag, session, id)
 
 
 def link(tag: bytes, session: int, source: int, id: int) -> bytes:
     """Return the key of a row that leads from one record to another."""
-    return _tagged_triple(tag, session, source, id)
+    return task_link(tag, session, source, id)
 
 
 def keyed(session: int, conversation: int, digest: bytes, id: int) -> bytes:
@@ -112,12 +133,12 @@ def keyed(session: int, conversation: int, digest: bytes, id: int) -> bytes:
 
 def element(session: int, number: int, id: int) -> bytes:
     """Return the key of a list element."""
-    return _element(session, number, _ELEMENT, id)
+    return list_row(session, number, ELEMENT, id)
 
 
 def elements(session: int, number: int) -> bytes:
     """Return what the keys of a list's elements begin with."""
-    return pair(session, number) + _ELEMENT
+    return pair(session, number) + ELEMENT
 
 
 def marker(session: int, number: int, hidden: int, seq: int) -> bytes:

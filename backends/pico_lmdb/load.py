@@ -17,9 +17,8 @@ from pico_lmdb.layout import (
     ADDRESSES,
     BY_OWNER_CONVERSATION,
     CONVERSATIONS,
-    SCRATCH,
     link,
-    scratch_key,
+    scratch_write,
 )
 from pico_lmdb.memo import Memo
 from pico_lmdb.names import address as address_name
@@ -57,24 +56,19 @@ def load_session(
     writer: Writer,
     session: int,
     items: Iterable[SnapshotItem],
-    *,
-    busy_ms: int,
 ) -> None:
     """Write the rows of a checked snapshot for a session that has none."""
-    loader = _Loader(environment, writer, session, busy_ms)
+    loader = _Loader(environment, writer, session)
     for item in items:
         loader.put(item)
     loader.finish()
 
 
 class _Loader:
-    def __init__(
-        self, environment: Environment, writer: Writer, session: int, busy_ms: int
-    ) -> None:
+    def __init__(self, environment: Environment, writer: Writer, session: int) -> None:
         self._environment = environment
         self._writer = writer
         self._session = session
-        self._busy_ms = busy_ms
         self._counters = Counters()
         with self._snapshot() as snapshot:
             self._memo = Memo(session, snapshot)
@@ -110,7 +104,7 @@ class _Loader:
         self._flush()
 
     def _flush(self) -> None:
-        self._writer.write(self._changes, busy_ms=self._busy_ms)
+        self._writer.write(self._changes)
         self._changes = self._plan.begin()
         self._weight = 0
 
@@ -127,10 +121,10 @@ class _Loader:
                 self._put_conversation(item.conversation, item.through)
             case Entry():
                 body = pack_entry(item)
-                plan.put_entry(item, body)
+                plan.put_entry(item, item.id, body)
             case Task():
                 body = pack_value(item.state, "state")
-                plan.put_task(item, body)
+                plan.put_task(item, item.id, body)
             case AddressPolicy():
                 self._put_policy(item)
             case ValueVersion():
@@ -185,7 +179,7 @@ class _Loader:
             size = writes if seq == batch.first else 0
             found = self._scratch.pop(seq, None)
             if found is None:
-                key = scratch_key(SCRATCH, self._session, batch.task, seq)
+                key = scratch_write(self._session, batch.task, seq)
                 self._changes.main[key] = spent(key, size)
             else:
                 key, row = put_element(self._session, found[0], seq, size, found[1])

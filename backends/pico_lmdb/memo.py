@@ -16,8 +16,8 @@ from pico_lmdb.layout import (
     SCRATCH,
     TAIL,
     last_number,
+    of_record,
     of_session,
-    scratch_key,
 )
 from pico_lmdb.rows import decode_kind, decode_tail, pack
 from pico_lmdb.snapshot import Snapshot
@@ -44,6 +44,10 @@ class ListName(NamedTuple):
 
     number: int
     rewind: bool
+
+
+Name = tuple[int, str, str | None]
+"""A conversation, or 0 for the session, with a namespace and a key."""
 
 
 class Bounded(dict[K, V], Generic[K, V]):
@@ -81,14 +85,16 @@ class Memo:
         self.live_tasks: dict[int, LiveTask] = {}
         self.live_facts: dict[int, TaskFacts] = {}
         """What the checks ask of a task at every frame that it streams."""
-        self.heads: Bounded[str, bytes] = Bounded()
+        self.frame_heads: Bounded[str, bytes] = Bounded()
         """What the row of a lone scratch append begins with, by namespace."""
         self.conversations: Bounded[int, Conversation] = Bounded()
         self.ancestors: Bounded[int, Conversation] = Bounded()
         """Records by id, deleted ones included: the links never change."""
-        self.policies: Bounded[bytes, int] = Bounded()
-        """Of values, by key in `ADDRESSES`: the number of a rewindable one, 0 of a sticky one."""
-        self.lists: Bounded[bytes, ListName] = Bounded()
+        self.bare: set[int] = set()
+        """Live tasks that have no scratch yet."""
+        self.policies: Bounded[Name, int] = Bounded()
+        """Of values of conversations: the number of a rewindable one, 0 of a sticky one."""
+        self.lists: Bounded[Name, ListName] = Bounded()
 
     def keep_task(self, id: int, task: LiveTask) -> None:
         """Note a live task."""
@@ -98,6 +104,7 @@ class Memo:
     def drop_task(self, id: int) -> LiveTask:
         """Forget a task that is settled; return what was known of it."""
         del self.live_facts[id]
+        self.bare.discard(id)
         return self.live_tasks.pop(id)
 
     def kind_name(self, snapshot: Snapshot, number: int) -> str:
@@ -154,12 +161,12 @@ def streams(snapshot: Snapshot, session: int) -> list[tuple[Seq, Seq]]:
     """
     found = []
     start = of_session(SCRATCH, session)
-    stop = scratch_key(SCRATCH, session, 2**64 - 1, 0)
+    stop = of_session(SCRATCH, session + 1)
     while (row := snapshot.newest(MAIN, start, stop)) is not None:
         key = row[0]
-        task, seq = last_number(key, 5)[0], last_number(key, 13)[0]
+        task, seq = last_number(key, 5)[0], last_number(key, 14)[0]
         found.append((Seq(task), Seq(seq)))
-        stop = scratch_key(SCRATCH, session, task, 0)
+        stop = of_record(SCRATCH, session, task)
     found.reverse()
     return found
 

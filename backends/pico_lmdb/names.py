@@ -19,22 +19,23 @@ KEY_BYTES_MAX: Final = 511
 _DIGEST_BYTES: Final = 16
 HEAD_BYTES: Final = KEY_BYTES_MAX - _DIGEST_BYTES
 """What is kept of a long key."""
-_SHAPES: Final[dict[Shape, bytes]] = {"list": b"l", "value": b"v"}
+_SHAPES: Final[dict[Shape, str]] = {"list": "l", "value": "v"}
 
 
 def space(shape: Shape, namespace: str) -> bytes:
     """Return what the addresses of a namespace have behind the prefix."""
-    name = namespace.encode()
-    if b"\0" in name:
-        name = name.replace(b"\0", b"\0\xff")
-    return _SHAPES[shape] + name + b"\0"
+    if "\0" in namespace:
+        return (_SHAPES[shape] + namespace).encode().replace(b"\0", b"\0\xff") + b"\0"
+    return f"{_SHAPES[shape]}{namespace}\0".encode()
 
 
 def address(shape: Shape, namespace: str, key: str | None) -> bytes:
     """Return what an address has behind the prefix."""
     if key is None:
         return space(shape, namespace)
-    return space(shape, namespace) + b"\1" + key.encode()
+    if "\0" in namespace:
+        return space(shape, namespace) + b"\1" + key.encode()
+    return f"{_SHAPES[shape]}{namespace}\0\1{key}".encode()
 
 
 def split(name: bytes) -> tuple[Shape, str, str | None]:

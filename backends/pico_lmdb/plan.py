@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
+from zlib import crc32
 
 from msgspec import Raw
 
@@ -11,6 +12,7 @@ from pico_lmdb.changes import Changes
 from pico_lmdb.layout import (
     ADDRESSES,
     BATCHES,
+    ELEMENT,
     HEADS,
     KEYS,
     KIND,
@@ -20,18 +22,18 @@ from pico_lmdb.layout import (
     MAIN,
     RECORDS,
     SCRATCH,
-    SCRATCH_VALUE,
     TASKS,
     TRANSCRIPTS,
     VERSIONS,
     element,
     elements,
     keyed,
-    link,
+    list_row,
     marker,
-    of_record,
     of_session,
     pair,
+    task_link,
+    task_row,
     triple,
 )
 from pico_lmdb.memo import ListName, LiveTask, Memo
@@ -43,16 +45,14 @@ from pico_lmdb.rows import (
     BACKGROUND,
     ROLES,
     TURN,
-    AbsentRow,
     AddressRow,
-    CurrentRow,
     KindRow,
     ListRow,
-    TailRow,
     TaskRow,
     VersionedRow,
     decode_address,
     decode_task,
+    four,
     pack,
     packed_kind,
     seal,
@@ -74,7 +74,7 @@ from pico_store.batch import (
 from pico_store.check import CheckedBatch
 from pico_store.records import Conversation, Entry, Task
 
-BOUNDARIES_A_ROW: Final = 64
+BOUNDARIES_A_ROW: Final = 32
 
 
 class Plan:
@@ -132,8 +132,9 @@ class Plan:
         else:
             memo.tail += (first - memo.last_main - 1, writes)
         memo.last_main = first + writes - 1
-        row = pack(TailRow(Seq(memo.last_main), Seq(memo.tail_first), memo.tail))
-        self.changes.main[memo.tail_key] = seal(MAIN, memo.tail_key, row)
+        row = pack((memo.last_main, memo.tail_first, memo.tail))
+        key = memo.tail_key
+        self.changes.main[key] = row + four(crc32(row, crc32(key, MAIN)))
 
     def kind(self, name: str, *, entries: bool) -> int:
         """Return the number of a kind, noting whether entries use it."""
@@ -160,52 +161,51 @@ class Plan:
         """Put a conversation, whose owner may not be known yet."""
         self._conversations.put(record, through, None)
 
-    def _entry(self, write: Entry, seq: Seq, body: bytes) -> None:
-        self.put_entry(write, body)
-
-    def put_entry(self, write: Entry, body: bytes) -> None:
+    def put_entry(self, write: Entry, seq: Seq, body: bytes) -> None:
         """Put an entry."""
-        session, conversation, id = self._session, write.conversation_id, write.id
-        kind = self.kind(write.kind, entries=True)
-        key = pair(session, id)
-        columns = (0, conversation, kind, write.key, write.by_task_id, write.head, Raw(body))
-        changes = self.changes
-        changes.records[key] = seal(RECORDS, key, pack(columns))
-        place = triple(session, conversation, id)
+        session, conversation, changes = self._session, write.conversation_id, self.changes
+        found = self._memo.kinds.get(write.kind)
+        if found is not None and found[1]:
+            kind = found[0]
+        else:
+            kind = self.kind(write.kind, entries=True)
+        key = pair(session, seq)
+        row = pack((0, conversation, kind, write.key, write.by_task_id, write.head, Raw(body)))
+        changes.records[key] = row + four(crc32(row, crc32(key, RECORDS)))
+        place = triple(session, conversation, seq)
         changes.others[TRANSCRIPTS, place] = packed_kind(kind)
         if write.key is not None:
             digest = entry_key(write.kind, write.key)
-            changes.others[KEYS, keyed(session, conversation, digest, id)] = b""
+            changes.others[KEYS, keyed(session, conversation, digest, seq)] = b""
         if write.head is not None:
             changes.others[HEADS, place] = b""
 
-    def _new_task(self, write: Task, seq: Seq, body: bytes) -> None:
-        self.put_task(write, body)
-
-    def put_task(self, write: Task, body: bytes) -> None:
+    def put_task(self, write: Task, seq: Seq, body: bytes) -> None:
         """Put a task, live or terminal."""
+        memo, session, conversation = self._memo, self._session, write.conversation_id
         flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
-        kind = self.kind(write.kind, entries=False)
-        known = LiveTask(write.conversation_id, kind, flags, tuple(write.after))
+        found = memo.kinds.get(write.kind)
+        kind = self.kind(write.kind, entries=False) if found is None else found[0]
+        known = LiveTask(conversation, kind, flags, tuple(write.after))
         if write.role == "terminal":
-            self._put_terminal(write.id, known, write.status, body)
+            self._put_terminal(seq, known, write.status, body)
             return
-        self._memo.keep_task(write.id, known)
-        self._put_live(write.id, known, write.status, ROLES[write.role], body)
-        key = link(LIVE_OF, self._session, write.conversation_id, write.id)
-        self.changes.main[key] = b""
+        memo.keep_task(seq, known)
+        memo.bare.add(seq)
+        self._put_live(seq, known, write.status, ROLES[write.role], body)
+        self.changes.main[task_link(LIVE_OF, session, conversation, seq)] = b""
 
     def _put_live(self, id: Seq, known: LiveTask, status: str, role: int, body: bytes) -> None:
-        key = of_record(LIVE, self._session, id)
+        key = task_row(LIVE, self._session, id)
         conversation, kind, flags, after = known
-        columns = (1, conversation, kind, status, role, flags, after, Raw(body))
-        self.changes.main[key] = seal(MAIN, key, pack(columns))
+        row = pack((1, conversation, kind, status, role, flags, after, Raw(body)))
+        self.changes.main[key] = row + four(crc32(row, crc32(key, MAIN)))
 
     def _put_terminal(self, id: Seq, known: LiveTask, status: str, body: bytes) -> None:
         key = pair(self._session, id)
         conversation, kind, flags, after = known
-        columns = (1, conversation, kind, status, 2, flags, after, Raw(body))
-        self.changes.records[key] = seal(RECORDS, key, pack(columns))
+        row = pack((1, conversation, kind, status, 2, flags, after, Raw(body)))
+        self.changes.records[key] = row + four(crc32(row, crc32(key, RECORDS)))
         self.changes.others[TASKS, triple(self._session, conversation, id)] = b""
 
     def _patch(self, write: PatchTask, seq: Seq, body: bytes | None) -> None:
@@ -222,16 +222,14 @@ class Plan:
         self._put_live(write.id, known, row.status, row.role, bytes(row.body))
 
     def _settle(self, write: SettleTask, seq: Seq, body: bytes) -> None:
-        known = self._task(write.id)
-        self._memo.drop_task(write.id)
-        session, id, main = self._session, write.id, self.changes.main
-        main[of_record(LIVE, session, id)] = None
-        main[link(LIVE_OF, session, known.conversation, id)] = None
+        known, id, memo = self._task(write.id), write.id, self._memo
+        session, changes = self._session, self.changes
+        if id not in memo.bare:
+            changes.prefixes.append((MAIN, task_row(SCRATCH, session, id)))
+        memo.drop_task(id)
+        changes.main[task_row(LIVE, session, id)] = None
+        changes.main[task_link(LIVE_OF, session, known.conversation, id)] = None
         self._put_terminal(id, known, write.status, body)
-        self.changes.prefixes += (
-            (MAIN, of_record(SCRATCH, session, id)),
-            (MAIN, of_record(SCRATCH_VALUE, session, id)),
-        )
 
     def _task(self, id: Seq) -> LiveTask:
         known = self._memo.live_tasks.get(id)
@@ -246,7 +244,7 @@ class Plan:
         return known
 
     def _stored_task(self, id: Seq) -> TaskRow:
-        pending = self.changes.main.get(of_record(LIVE, self._session, id))
+        pending = self.changes.main.get(task_row(LIVE, self._session, id))
         if pending is not None:
             return decode_task(pending[:-4])
         with self._snapshot() as snapshot:
@@ -268,25 +266,31 @@ class Plan:
         In a conversation something stays of an absent one: a tombstone for the history, or a row
         for the policy.
         """
+        others = self.changes.others
         full = self._full(address, "value")
         key = fit(full)
+        behind = None if key is full else rest(full)
         if type(address) is ConversationAddress:
             if address.rewind:
-                self._put_version(full, key, seq, body)
+                self._put_version(address, full, key, seq, body)
                 return
-            self._memo.policies.keep(key, 0)
-        if type(address) is ScratchAddress:
-            self.changes.main[key] = None if body is None else current(MAIN, full, key, seq, body)
-        elif body is not None:
-            self.changes.others[ADDRESSES, key] = current(ADDRESSES, full, key, seq, body)
-        elif type(address) is ConversationAddress:
-            row = pack(AbsentRow(rest(full), seq))
-            self.changes.others[ADDRESSES, key] = seal(ADDRESSES, key, row)
+            self._memo.policies.keep((address.conversation, address.namespace, address.key), 0)
+            row = pack((1, behind, seq) if body is None else (0, behind, seq, Raw(body)))
+            others[ADDRESSES, key] = row + four(crc32(row, crc32(key, ADDRESSES)))
+        elif type(address) is ScratchAddress:
+            row = b"" if body is None else pack((0, behind, seq, Raw(body)))
+            self.changes.main[key] = seal(MAIN, key, row) if row else None
+        elif body is None:
+            others[ADDRESSES, key] = None
         else:
-            self.changes.others[ADDRESSES, key] = None
+            row = pack((0, behind, seq, Raw(body)))
+            others[ADDRESSES, key] = row + four(crc32(row, crc32(key, ADDRESSES)))
 
-    def _put_version(self, full: bytes, key: bytes, seq: Seq, body: bytes | None) -> None:
-        number = self._memo.policies.get(key)
+    def _put_version(
+        self, address: ConversationAddress, full: bytes, key: bytes, seq: Seq, body: bytes | None
+    ) -> None:
+        name = (address.conversation, address.namespace, address.key)
+        number = self._memo.policies.get(name)
         if number is None:
             row = self._stored_address(full, key)
             if isinstance(row, VersionedRow):
@@ -295,7 +299,7 @@ class Plan:
                 number = seq
                 packed = pack(VersionedRow(rest(full), number))
                 self.changes.others[ADDRESSES, key] = seal(ADDRESSES, key, packed)
-            self._memo.policies.keep(key, number)
+            self._memo.policies.keep(name, number)
         place = triple(self._session, number, seq)
         self.changes.others[VERSIONS, place] = seal(VERSIONS, place, body or b"")
 
@@ -308,10 +312,12 @@ class Plan:
 
     def list_name(self, address: Address, seq: int) -> ListName:
         """Return what a list is called, which is named after its first write."""
-        full = self._full(address, "list")
-        key = fit(full)
-        known = self._memo.lists.get(key)
+        scope = address.conversation if type(address) is ConversationAddress else 0
+        name = (scope, address.namespace, address.key)
+        known = self._memo.lists.get(name)
         if known is None:
+            full = self._full(address, "list")
+            key = fit(full)
             row = self._stored_address(full, key)
             if isinstance(row, ListRow):
                 known = ListName(row.number, row.rewind)
@@ -319,15 +325,19 @@ class Plan:
                 known = ListName(seq, type(address) is ConversationAddress and address.rewind)
                 packed = pack(ListRow(rest(full), known.number, known.rewind))
                 self.changes.others[ADDRESSES, key] = seal(ADDRESSES, key, packed)
-            self._memo.lists.keep(key, known)
+            self._memo.lists.keep(name, known)
         return known
 
     def _full(self, address: Address, shape: Shape) -> bytes:
         name = address_name(shape, address.namespace, address.key)
+        if type(address) is ConversationAddress:
+            return pair(self._session, address.conversation) + name
         return self._state.place(address)[1] + name
 
     def _append(self, write: ListAppend, seq: Seq, body: bytes) -> None:
-        self.put_element(self.list_name(write.address, seq).number, seq, body)
+        number = self.list_name(write.address, seq)[0]
+        key = list_row(self._session, number, ELEMENT, seq)
+        self.changes.others[LISTS, key] = body + four(crc32(body, crc32(key, LISTS)))
 
     def put_element(self, number: int, seq: Seq, body: bytes) -> None:
         """Put a list element."""
@@ -343,7 +353,9 @@ class Plan:
         if name.rewind:
             self.put_marker(name.number, write.element, seq)
         else:
-            self.changes.others[LISTS, element(self._session, name.number, write.element)] = None
+            key = element(self._session, name.number, write.element)
+            if self.changes.others.pop((LISTS, key), None) is None:
+                self.changes.others[LISTS, key] = None
 
     def _clear(self, write: ListClear, seq: Seq, body: None) -> None:
         name = self.list_name(write.address, seq)
@@ -353,11 +365,6 @@ class Plan:
             self.changes.clear(LISTS, elements(self._session, name.number))
 
 
-def current(tree: int, full: bytes, key: bytes, seq: Seq, body: bytes) -> bytes:
-    """Return the row of a current value as it is stored."""
-    return seal(tree, key, pack(CurrentRow(rest(full), seq, Raw(body))))
-
-
 _WRITERS: Final[dict[type, Callable[[Plan, Any, Seq, Any], None]]] = {
     ValueSet: Plan._set,
     ValueDelete: Plan._delete,
@@ -365,8 +372,8 @@ _WRITERS: Final[dict[type, Callable[[Plan, Any, Seq, Any], None]]] = {
     ListRemove: Plan._remove,
     ListClear: Plan._clear,
     Conversation: Plan._conversation,
-    Entry: Plan._entry,
-    Task: Plan._new_task,
+    Entry: Plan.put_entry,
+    Task: Plan.put_task,
     PatchTask: Plan._patch,
     SettleTask: Plan._settle,
 }

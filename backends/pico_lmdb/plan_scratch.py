@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from pico_lmdb.changes import Changes
-from pico_lmdb.layout import MAIN, SCRATCH, last_number, of_record, scratch_key
+from pico_lmdb.layout import MAIN, last_number, scratch_write, scratch_writes
 from pico_lmdb.memo import Memo
 from pico_lmdb.rows import decode_scratch, pack, seal
 from pico_lmdb.snapshot import Snapshot
@@ -38,9 +38,10 @@ class ScratchPlan:
         """Add the changes of a batch."""
         assert checked.task is not None
         main = changes.main
+        self._memo.bare.discard(checked.task)
         for index, write in enumerate(checked.writes):
             seq = Seq(checked.first + index)
-            key = scratch_key(SCRATCH, self._session, checked.task, seq)
+            key = scratch_write(self._session, checked.task, seq)
             writes = 0 if index else len(checked.writes)
             body = checked.bodies[index]
             address = write.address  # type: ignore[union-attr]
@@ -51,9 +52,7 @@ class ScratchPlan:
                     main[key] = put_element(self._session, address, seq, writes, body)[1]
                     continue
                 case ListRemove():
-                    self._spend(
-                        changes, scratch_key(SCRATCH, self._session, address.task, write.element)
-                    )
+                    self._spend(changes, scratch_write(self._session, address.task, write.element))
                 case ListClear():
                     self._clear(changes, address)
                 case ValueSet() | ValueDelete():
@@ -67,12 +66,12 @@ class ScratchPlan:
             changes.main[key] = spent(key, decode_scratch(pending[:-4]).writes)
             return
         with self._snapshot() as snapshot:
-            found = snapshot.read(MAIN, key, "list element", last_number(key, 13)[0])
+            found = snapshot.read(MAIN, key, "list element", last_number(key, 14)[0])
         assert found is not None, "a list element is gone that the checks found"
         changes.main[key] = spent(key, decode_scratch(found).writes)
 
     def _clear(self, changes: Changes, address: ScratchAddress) -> None:
-        prefix = of_record(SCRATCH, self._session, address.task)
+        prefix = scratch_writes(self._session, address.task)
         rows = {
             key: decode_scratch(stored[:-4])
             for key, stored in changes.main.items()
@@ -81,7 +80,7 @@ class ScratchPlan:
         with self._snapshot() as snapshot:
             for key, stored in snapshot.under(MAIN, prefix):
                 if key not in rows:
-                    id = last_number(key, 13)[0]
+                    id = last_number(key, 14)[0]
                     row = snapshot.checked(MAIN, key, stored, "list element", id)
                     rows[key] = decode_scratch(row)
         for key, found in rows.items():
@@ -93,7 +92,7 @@ def put_element(
     session: int, address: ScratchAddress, seq: Seq, writes: int, body: bytes
 ) -> tuple[bytes, bytes]:
     """Return the key and the row of a list element."""
-    key = scratch_key(SCRATCH, session, address.task, seq)
+    key = scratch_write(session, address.task, seq)
     row = (writes, address.namespace, address.key, Raw(body))
     return key, seal(MAIN, key, pack(row))
 

@@ -33,7 +33,6 @@ from pico_lmdb.layout import (
     RECORD,
     RECORDS,
     SCRATCH,
-    SCRATCH_VALUE,
     SESSION,
     TAIL,
     TASKS,
@@ -60,7 +59,7 @@ Place = tuple[int, bytes]
 def _prefixes(session: int) -> list[Place]:
     """Return where the rows of a session are; its marker of doom is not among them."""
     number = session.to_bytes(4, "big")
-    tags = (EPOCH, TAIL, KIND, LIVE, LIVE_OF, SCRATCH, SCRATCH_VALUE)
+    tags = (EPOCH, TAIL, KIND, LIVE, LIVE_OF, SCRATCH)
     links = (RECORD, BY_PARENT, BY_OWNER, BY_OWNER_CONVERSATION)
     others = (*(RECORDS, TRANSCRIPTS, TASKS, HEADS, KEYS, ADDRESSES, VERSIONS, LISTS, BATCHES),)
     return [
@@ -70,7 +69,7 @@ def _prefixes(session: int) -> list[Place]:
     ]
 
 
-def purge(environment: Environment, writer: Writer, session: int, *, busy_ms: int) -> None:
+def purge(environment: Environment, writer: Writer, session: int) -> None:
     """Delete the rows of a session that nobody sees any more, a part at a time."""
     for tree, prefix in _prefixes(session):
         more = True
@@ -87,16 +86,16 @@ def purge(environment: Environment, writer: Writer, session: int, *, busy_ms: in
                 more = True
 
         while more:
-            writer.update("delete", change, busy_ms=busy_ms, sync=False)
+            writer.update("delete", change, sync=False)
     doomed = of_session(DOOMED, session)
-    writer.update("delete", lambda txn: _delete(txn, doomed), busy_ms=busy_ms, sync=False)
+    writer.update("delete", lambda txn: _delete(txn, doomed), sync=False)
 
 
 def _delete(transaction: Transaction, key: bytes) -> None:
     transaction.delete(key)
 
 
-def vacuum_folder(environment: Environment, writer: Writer, *, busy_ms: int) -> VacuumReport:
+def vacuum_folder(environment: Environment, writer: Writer) -> VacuumReport:
     """Drop the rows that nothing shows and, if no other process is there, rebuild the file.
 
     Where others use the folder, what was dropped stays in the file as free pages, which later
@@ -115,14 +114,14 @@ def vacuum_folder(environment: Environment, writer: Writer, *, busy_ms: int) -> 
         ]
         sessions = [int.from_bytes(key[1:], "big") for key, _ in snapshot.under(MAIN, SESSION)]
     for session in doomed:
-        purge(environment, writer, session, busy_ms=busy_ms)
+        purge(environment, writer, session)
     for session in sessions:
         with _snapshot(environment) as snapshot:
             places = list(unshown_rows(snapshot, session))
         dropped += len(places)
         for part in _parts(places):
             drop = partial(_drop, environment, part)
-            writer.update("vacuum", drop, busy_ms=busy_ms, sync=False)
+            writer.update("vacuum", drop, sync=False)
     _rebuild(environment)
     return VacuumReport(before, _size(environment.path), dropped)
 

@@ -8,6 +8,7 @@ Source: SPEC.md, DUR-8.
 
 from __future__ import annotations
 
+from struct import Struct as PackStruct
 from typing import Final
 from zlib import crc32
 
@@ -18,6 +19,9 @@ from pico_store.address import Seq
 from pico_store.records import Conversation, ForkPoint, TaskRole
 
 pack: Final = msgspec.msgpack.Encoder().encode
+
+four: Final = PackStruct(">I").pack
+"""The bytes of a checksum."""
 
 BACKGROUND: Final = 1
 TURN: Final = 2
@@ -141,13 +145,13 @@ decode_boundaries: Final = msgspec.msgpack.Decoder(list[int]).decode
 
 def seal(tree: int, key: bytes, row: bytes) -> bytes:
     """Return a row as it is stored."""
-    return row + crc32(row, crc32(key, tree)).to_bytes(4, "big")
+    return row + four(crc32(row, crc32(key, tree)))
 
 
 def unseal(tree: int, key: bytes, stored: bytes) -> bytes | None:
     """Return the row that was stored, or ``None`` where the checksum differs."""
     row = stored[:-4]
-    if crc32(row, crc32(key, tree)).to_bytes(4, "big") != stored[-4:]:
+    if four(crc32(row, crc32(key, tree))) != stored[-4:]:
         return None
     return row
 

@@ -10,20 +10,18 @@ from pico_lmdb.layout import (
     ADDRESSES,
     LISTS,
     MAIN,
-    SCRATCH,
-    SCRATCH_VALUE,
     VERSIONS,
     after_prefix,
     element,
     last_number,
     marker,
-    of_record,
     pair,
-    scratch_key,
+    scratch_values,
+    scratch_write,
     triple,
 )
 from pico_lmdb.memo import Memo, last_seq
-from pico_lmdb.names import HEAD_BYTES, fit, rest, space, split, whole
+from pico_lmdb.names import HEAD_BYTES, fit, rest, space, whole
 from pico_lmdb.names import address as address_name
 from pico_lmdb.record_reads import RecordReads
 from pico_lmdb.rows import (
@@ -72,12 +70,12 @@ class StateReads:
         """Return the key of an address's row, and the row if there is one."""
         full = prefix + name
         key = fit(full)
-        found = snapshot.read(tree, key, "address", split(name)[1:])
+        found = snapshot.read(tree, key, "address", name)
         if found is None:
             return key, None
         row = decode_address(found)
         if row.rest != rest(full):
-            raise snapshot.damaged(f"address {split(name)[1:]}")
+            raise snapshot.damaged(f"address {name!r}")
         return key, row
 
     def address_rows(
@@ -111,7 +109,7 @@ class StateReads:
             return ADDRESSES, pair(self._session, address.conversation)
         if isinstance(address, ScratchAddress):
             known = 0 < address.task <= SEQ_MAX
-            return MAIN, of_record(SCRATCH_VALUE, self._session, address.task if known else 0)
+            return MAIN, scratch_values(self._session, address.task if known else 0)
         return ADDRESSES, pair(self._session, 0)
 
     # --- Values ---
@@ -348,10 +346,10 @@ class StateReads:
     ) -> Iterator[tuple[Seq, bytes]]:
         if window.first > window.last or not 0 < address.task <= SEQ_MAX:
             return
-        start = scratch_key(SCRATCH, self._session, address.task, window.first)
-        stop = scratch_key(SCRATCH, self._session, address.task, window.last + 1)
+        start = scratch_write(self._session, address.task, window.first)
+        stop = scratch_write(self._session, address.task, window.last + 1)
         for key, stored in snapshot.between(MAIN, start, stop, newest_first=window.newest_first):
-            id = Seq(last_number(key, 13)[0])
+            id = Seq(last_number(key, 14)[0])
             row = decode_scratch(snapshot.checked(MAIN, key, stored, "list element", id))
             if row.namespace == address.namespace and row.key == address.key:
                 yield id, bytes(row.body)

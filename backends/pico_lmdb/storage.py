@@ -10,16 +10,17 @@ from pico_lmdb.batch_reads import BatchReads
 from pico_lmdb.changes import Changes
 from pico_lmdb.environment import Environment
 from pico_lmdb.export import exported
-from pico_lmdb.layout import MAIN, SCRATCH, scratch_key
+from pico_lmdb.layout import MAIN, SCRATCH, WRITE, scratch_row
 from pico_lmdb.memo import Memo, frame_head, last_seq
 from pico_lmdb.plan import Plan
 from pico_lmdb.plan_scratch import ScratchPlan
 from pico_lmdb.record_reads import RecordReads
+from pico_lmdb.rows import four
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.state_reads import StateReads
 from pico_lmdb.task_reads import TaskReads
 from pico_lmdb.view import View
-from pico_lmdb.writer import Place, Writer
+from pico_lmdb.writer import Writer
 from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.batch import Batch, ScratchBatch
 from pico_store.check import CheckedBatch, check_batch, lone_append
@@ -83,18 +84,17 @@ class LmdbStorage:
         environment: Environment,
         writer: Writer,
         durability: Durability,
-        busy_ms: int,
         release: Callable[[OwnerRecord, int, int], None],
     ) -> None:
         self._session = session
         self._session_id = session_id
         self._epoch = epoch
+        self._epoch_bytes = epoch.to_bytes(8, "big")
         self.owner = owner
         self._environment = environment
         self._writer = writer
         self._durability = durability
         self._shares = durability == "power"
-        self._busy_ms = busy_ms
         self._release = release
         self._counters = Counters()
         self._refusal: type[PicoError] | None = None
@@ -109,7 +109,6 @@ class LmdbStorage:
         self._view: View
         self._plan: Plan
         self._scratch: ScratchPlan
-        self._place: Place
         self._remember()
 
     # --- What it is ---
@@ -155,16 +154,19 @@ class LmdbStorage:
         view = self._view
         if type(batch) is ScratchBatch and expected_first is None and not self._shares:
             body = lone_append(batch, view)
-            if body is not None and self._commit_frame(batch, body):
-                last = view.last_seq
-                return BatchRange(last, last, batch.task)
+            if body is not None:
+                seq: Seq = view.last_seq + 1  # type: ignore[assignment]
+                if self._commit_frame(batch, seq, body):
+                    view.last_seq = seq
+                    self._counters.commits += 1
+                    return BatchRange(seq, seq, batch.task)
         checked = check_batch(batch, view, expected_first)
         try:
             changes = self._changes(checked)
             if self._shares:
                 self._writer.write_together(changes, is_main=checked.task is None)
             else:
-                self._writer.write(changes, busy_ms=self._busy_ms)
+                self._writer.write(changes)
         except BaseException as error:
             self._after_failure(error)
             raise
@@ -172,27 +174,23 @@ class LmdbStorage:
         self._counters.commits += 1
         return BatchRange(checked.first, last, checked.task)
 
-    def _commit_frame(self, batch: ScratchBatch, body: bytes) -> bool:
+    def _commit_frame(self, batch: ScratchBatch, seq: Seq, body: bytes) -> bool:
         """Commit a lone append as the one row that it is; say whether that was enough."""
-        view, task = self._view, batch.task
+        memo, task = self._memo, batch.task
         namespace = batch.writes[0].address.namespace
-        head = self._memo.heads.get(namespace)
+        head = memo.frame_heads.get(namespace)
         if head is None:
             head = frame_head(namespace)
-            self._memo.heads.keep(namespace, head)
-        seq: Seq = view.last_seq + 1  # type: ignore[assignment]
-        key = scratch_key(SCRATCH, self._session, task, seq)
+            memo.frame_heads.keep(namespace, head)
+        memo.bare.discard(task)
+        key = scratch_row(SCRATCH, self._session, task, WRITE, seq)
         row = head + body
-        row += crc32(row, crc32(key)).to_bytes(4, "big")
+        row += four(crc32(row, crc32(key)))
         try:
-            if not self._writer.write_row(self._place, key, row, self._busy_ms):
-                return False
+            return self._writer.write_row(memo.epoch_key, self._epoch_bytes, key, row)
         except BaseException as error:
             self._after_failure(error)
             raise
-        view.last_seq = seq
-        self._counters.commits += 1
-        return True
 
     def _changes(self, checked: CheckedBatch) -> Changes:
         if checked.task is None:
@@ -230,9 +228,8 @@ class LmdbStorage:
         self._tasks = TaskReads(self._memo, counters, self._records)
         self._state = StateReads(self._memo, counters, self._records)
         self._batches = BatchReads(self._memo)
-        self._place = Place(self._memo.epoch_key, self._epoch.to_bytes(8, "big"))
         self._view = View(self._memo, self._snapshot, self._records, self._tasks, self._state, last)
-        self._plan = Plan(self._memo, self._place.epoch, self._snapshot, self._tasks, self._state)
+        self._plan = Plan(self._memo, self._epoch_bytes, self._snapshot, self._tasks, self._state)
         self._scratch = ScratchPlan(self._memo, self._snapshot, self._plan.put_value)
 
     # --- Reading ---

@@ -11,7 +11,6 @@ from typing import Final
 from pico_lmdb.engine import Transaction
 from pico_lmdb.environment import (
     MAP_BYTES,
-    Environment,
     leave_environment,
     open_environment,
 )
@@ -46,7 +45,6 @@ from pico_store.storage import (
 )
 
 BUSY_MS_DEFAULT: Final = 10_000
-_writers: weakref.WeakKeyDictionary[Environment, Writer] = weakref.WeakKeyDictionary()
 
 
 class LmdbStore:
@@ -77,14 +75,13 @@ class LmdbStore:
         """
         self._path = path
         self._durability: Durability = durability
-        self._busy_ms = busy_ms
         self._closed = ""
         self._lock = threading.Lock()
         self._open: weakref.WeakSet[LmdbStorage] = weakref.WeakSet()
         self._environment = open_environment(
             path, create=create, durability=durability, map_bytes=map_bytes
         )
-        self._writer = _writers.setdefault(self._environment, Writer(self._environment))
+        self._writer = Writer(self._environment, busy_ms)
         _stores.add(self)
 
     @property
@@ -169,7 +166,7 @@ class LmdbStore:
             transaction.put(of_session(DOOMED, session), b"")
 
         self._update("delete", change)
-        purge(self._environment, self._writer, session, busy_ms=self._busy_ms)
+        purge(self._environment, self._writer, session)
 
     def load(self, session_id: str, items: Iterable[SnapshotItem]) -> None:
         self._check_open()
@@ -193,16 +190,10 @@ class LmdbStore:
         try:
             self._update("load", begin)
             try:
-                load_session(
-                    self._environment,
-                    self._writer,
-                    session,
-                    check_snapshot(items),
-                    busy_ms=self._busy_ms,
-                )
+                load_session(self._environment, self._writer, session, check_snapshot(items))
                 self._update("load", end)
             except BaseException:
-                purge(self._environment, self._writer, session, busy_ms=self._busy_ms)
+                purge(self._environment, self._writer, session)
                 raise
         finally:
             forget_owner(owner)
@@ -213,7 +204,7 @@ class LmdbStore:
 
     def vacuum(self) -> VacuumReport:
         self._check_open()
-        return vacuum_folder(self._environment, self._writer, busy_ms=self._busy_ms)
+        return vacuum_folder(self._environment, self._writer)
 
     def backup(self, path: str) -> None:
         self._check_open()
@@ -254,7 +245,7 @@ class LmdbStore:
 
     def _update(self, act: str, change: Change) -> None:
         sync = self._durability == "power"
-        self._writer.update(act, change, busy_ms=self._busy_ms, sync=sync)
+        self._writer.update(act, change, sync=sync)
 
     def _handle(
         self, session: int, session_id: str, *, epoch: int, owner: OwnerRecord | None
@@ -268,7 +259,6 @@ class LmdbStore:
                 environment=self._environment,
                 writer=self._writer,
                 durability=self._durability,
-                busy_ms=self._busy_ms,
                 release=self.release,
             )
         except BaseException:

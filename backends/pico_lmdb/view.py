@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pico_lmdb.layout import pair
 from pico_lmdb.memo import Memo
-from pico_lmdb.names import address as address_name
-from pico_lmdb.names import fit
 from pico_lmdb.record_reads import RecordReads
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.state_reads import StateReads
@@ -77,14 +74,13 @@ class View:
             return self._state.element_visible(snapshot, address, element, at)
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
-        name = address_name(shape, address.namespace, address.key)
-        key = fit(pair(self._memo.session, address.conversation) + name)
+        name = (address.conversation, address.namespace, address.key)
         if shape == "list":
-            known = self._memo.lists.get(key)
+            known = self._memo.lists.get(name)
             if known is not None:
                 return known.rewind
         else:
-            number = self._memo.policies.get(key)
+            number = self._memo.policies.get(name)
             if number is not None:
                 return number > 0
         with self._snapshot() as snapshot:

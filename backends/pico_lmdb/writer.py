@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import lmdb
 
@@ -49,38 +49,32 @@ class _Request:
         self.done.acquire()
 
 
-class Place(NamedTuple):
-    """What a transaction asks before it changes a session."""
-
-    epoch_key: bytes
-    epoch: bytes
-
-
 class Writer:
     """Serializes the commits of one environment in this process."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, busy_ms: int) -> None:
         self._environment = environment
+        self.busy_ms = busy_ms
+        """How long a commit waits for other threads."""
         self._queue = threading.Lock()
         self._waiting: deque[_Request] = deque()
         self._leading = False
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one sync."""
 
-    def update(self, act: str, change: Change, *, busy_ms: int, sync: bool) -> None:
+    def update(self, act: str, change: Change, *, sync: bool) -> None:
         """Run a function in a transaction; any error undoes it.
 
         Args:
             act: What it is, for messages.
             change: Run again if the map has to grow in between.
-            busy_ms: How long to wait for other threads.
             sync: Whether it must be durable before this returns.
 
         Raises:
             RetryableError: Nothing became durable.
             CommitUncertainError: The commit itself failed in a way that may have succeeded.
         """
-        self._acquire(busy_ms)
+        self._wait()
         try:
             self._transact(act, change)
             if sync:
@@ -88,7 +82,7 @@ class Writer:
         finally:
             self._environment.lock.release()
 
-    def write_row(self, place: Place, key: bytes, row: bytes, busy_ms: int) -> bool:
+    def write_row(self, epoch_key: bytes, epoch: bytes, key: bytes, row: bytes) -> bool:
         """Commit one row of the main tree, for a handle that still owns its session.
 
         Returns:
@@ -97,36 +91,35 @@ class Writer:
         Raises:
             PicoError: As `write`.
         """
-        environment = self._environment
         # Stretched out: this runs once for every streamed frame.
-        if not environment.lock.acquire(True, busy_ms / 1000):
-            raise self._busy()
+        environment = self._environment
+        lock = environment.lock
+        if not lock.acquire(False):
+            self._wait()
+        at_the_end = False
         try:
-            if environment.ended:
-                environment.begin_write()
             transaction = environment.begin_once()
             try:
-                if transaction.get(place.epoch_key) != place.epoch:
-                    raise lost(place.epoch)
+                if transaction.get(epoch_key) != epoch:
+                    raise lost(epoch)
                 transaction.put(key, row)
+                at_the_end = True
+                transaction.commit()
             except BaseException:
+                # Does nothing where the commit has ended it.
                 transaction.abort()
                 raise
-            try:
-                transaction.commit()
-            except lmdb.MapFullError:
-                return False
-            except lmdb.Error as error:
-                raise self.failed(error) from error
         except (lmdb.MapFullError, lmdb.MapResizedError):
             return False
         except lmdb.Error as error:
+            if at_the_end:
+                raise self.failed(error) from error
             raise translate(environment.path, "commit", error) from error
         finally:
-            environment.lock.release()
+            lock.release()
         return True
 
-    def write(self, changes: Changes, *, busy_ms: int) -> None:
+    def write(self, changes: Changes) -> None:
         """Make a batch durable as far as the environment goes by itself.
 
         Raises:
@@ -134,19 +127,43 @@ class Writer:
             RetryableError: Nothing became durable.
             CommitUncertainError: It may or may not be durable.
         """
-        self._acquire(busy_ms)
         environment = self._environment
+        lock = environment.lock
+        if not lock.acquire(False):
+            self._wait()
         try:
-            self._transact("commit", lambda txn: changes.apply(txn, environment.trees))
+            if not self._write_once(changes):
+                self._transact("commit", lambda txn: changes.apply(txn, environment.trees))
         finally:
-            environment.lock.release()
+            lock.release()
 
-    def _acquire(self, busy_ms: int) -> None:
-        if not self._environment.lock.acquire(timeout=busy_ms / 1000):
-            raise self._busy()
+    def _write_once(self, changes: Changes) -> bool:
+        """Commit a batch, if the map has room for it and is that of the file."""
+        environment = self._environment
+        at_the_end = False
+        try:
+            transaction = environment.begin_once()
+            try:
+                changes.apply(transaction, environment.trees)
+                at_the_end = True
+                transaction.commit()
+            except BaseException:
+                # Does nothing where the commit has ended it.
+                transaction.abort()
+                raise
+        except (lmdb.MapFullError, lmdb.MapResizedError):
+            return False
+        except lmdb.Error as error:
+            if at_the_end:
+                raise self.failed(error) from error
+            raise translate(environment.path, "commit", error) from error
+        return True
 
-    def _busy(self) -> StoreBusyError:
-        return StoreBusyError(f"{self._environment.path}: another thread writes; try again")
+    def _wait(self) -> None:
+        """Wait for the lock as long as other threads may hold it up."""
+        if not self._environment.lock.acquire(timeout=self.busy_ms / 1000):
+            problem = f"another thread has been writing for {self.busy_ms} ms; try again"
+            raise StoreBusyError(f"{self._environment.path}: {problem}")
 
     def _transact(self, act: str, change: Change) -> None:
         """Commit a change; the lock is held."""
@@ -231,12 +248,15 @@ class Writer:
         """Write for all that wait, then hand the lead to the first that came meanwhile."""
         group: list[_Request] = []
         try:
-            with self._environment.lock:
-                with self._queue:
-                    while self._waiting and len(group) < _SHARED_MAX:
-                        group.append(self._waiting.popleft())
+            self._wait()
+            try:
+                group = self._take()
                 self._write_group(group)
+            finally:
+                self._environment.lock.release()
         except BaseException as error:
+            # Without a group the lock was not to be had, and all have waited for it.
+            group = group or self._take()
             for request in group:
                 request.error = request.error or error
             if not isinstance(error, PicoError):
@@ -250,6 +270,14 @@ class Writer:
             if successor is not None:
                 successor.promoted = True
                 successor.done.release()
+
+    def _take(self) -> list[_Request]:
+        """Return requests that wait, the oldest first."""
+        group: list[_Request] = []
+        with self._queue:
+            while self._waiting and len(group) < _SHARED_MAX:
+                group.append(self._waiting.popleft())
+        return group
 
     def _write_group(self, group: list[_Request]) -> None:
         trees = self._environment.trees
