@@ -6,7 +6,7 @@ So the transaction is short, and can be run again after the map has grown.
 from __future__ import annotations
 
 from pico_lmdb.engine import Transaction, Tree
-from pico_lmdb.layout import LISTS, RECORDS
+from pico_lmdb.layout import RECORDS
 from pico_store.errors import OwnershipLostError
 
 
@@ -26,6 +26,13 @@ class Changes:
         """Rows of other trees."""
         self.prefixes: list[tuple[int, bytes]] = []
         """Whole ranges that are deleted, before anything is put."""
+
+    def empty(self) -> None:
+        """Forget them all."""
+        self.main.clear()
+        self.records.clear()
+        self.others.clear()
+        self.prefixes.clear()
 
     def clear(self, tree: int, prefix: bytes) -> None:
         """Delete every row of a prefix, those of these changes included."""
@@ -61,7 +68,7 @@ class Changes:
         for (tree, key), value in self.others.items():
             if value is None:
                 delete(key, b"", trees[tree])
-            elif tree != LISTS or not put(key, value, True, True, True, trees[tree]):
+            else:
                 put(key, value, True, True, False, trees[tree])
 
 

@@ -80,9 +80,8 @@ class Environment:
         self.ended = ""
         """Why it can no longer be used."""
         self._map_bytes = map_bytes
-        self._gate = threading.Lock()
-        self._changed = threading.Condition(self._gate)
-        self._reading = 0
+        self._changed = threading.Condition(threading.Lock())
+        self._reading: list[None] = []
         self._paused = False
         try:
             self._use(self._open())
@@ -103,55 +102,77 @@ class Environment:
         Raises:
             StoreBusyError: More reads are under way than the file has places for.
         """
-        checked = False
-        while True:
-            with self._gate:
-                while self._paused:
-                    self._changed.wait()
-                if self.ended:
-                    raise StorageClosedError(f"{self.path}: the store is {self.ended}")
-                self._reading += 1
-            try:
-                return cast(Transaction, self.engine.begin())
-            except lmdb.MapResizedError:
-                self._leave()
-                with self.lock:
-                    self.adopt_map()
-            except lmdb.ReadersFullError as error:
-                self._leave()
-                # Processes that were killed while they read still have their places.
-                if checked:
-                    raise translate(self.path, "read", error) from error
-                self.engine.reader_check()
-                checked = True
-            except lmdb.Error as error:
-                self._leave()
-                raise translate(self.path, "read", error) from error
-            except BaseException:
-                self._leave()
+        # A reader counts itself and then looks whether it may; who pauses says so and then
+        # counts. One of the two sees the other, without a lock in the way of every read.
+        self._reading.append(None)
+        if self._paused or self.ended:
+            self._leave()
+            self._enter()
+        try:
+            return self.begin_reading()
+        except BaseException as error:
+            self._leave()
+            if not isinstance(error, lmdb.Error):
                 raise
+            return self._begin_again(error)
+
+    def _begin_again(self, error: lmdb.Error) -> Transaction:
+        """Begin a read transaction after what was in the way is mended."""
+        if isinstance(error, lmdb.MapResizedError):
+            with self.lock:
+                self.adopt_map()
+            return self.begin_read()
+        if not isinstance(error, lmdb.ReadersFullError):
+            raise translate(self.path, "read", error) from error
+        # Processes that were killed while they read still have their places.
+        self._enter()
+        try:
+            self.engine.reader_check()
+            return self.begin_reading()
+        except BaseException as again:
+            self._leave()
+            if isinstance(again, lmdb.Error):
+                raise translate(self.path, "read", again) from again
+            raise
 
     def end_read(self, transaction: Transaction) -> None:
         """End a read transaction."""
         transaction.abort()
         self._leave()
 
+    def holds(self, tree: int, key: bytes) -> bool:
+        """Tell whether a tree has a key: the least that can be read."""
+        transaction = self.begin_read()
+        try:
+            return transaction.get(key, None, self.trees[tree]) is not None
+        finally:
+            self.end_read(transaction)
+
+    def _enter(self) -> None:
+        """Count one more reader, once reads may begin."""
+        with self._changed:
+            while self._paused:
+                self._changed.wait()
+            if self.ended:
+                raise StorageClosedError(f"{self.path}: the store is {self.ended}")
+            self._reading.append(None)
+
     def _leave(self) -> None:
-        with self._gate:
-            self._reading -= 1
-            if self._paused and not self._reading:
+        self._reading.pop()
+        if self._paused:
+            with self._changed:
                 self._changed.notify_all()
 
     def pause(self) -> None:
         """Let no read begin, and wait for those under way; the caller holds ``lock``."""
-        with self._gate:
+        with self._changed:
             self._paused = True
             while self._reading:
                 self._changed.wait()
 
     def resume(self) -> None:
         """Let reads begin again."""
-        with self._gate:
+        with self._changed:
             self._paused = False
             self._changed.notify_all()
 
@@ -205,6 +226,7 @@ class Environment:
         # Made once, for commits that stream.
         begin = partial(engine.begin, None, None, True)
         self.begin_once = cast(Callable[[], Transaction], begin)
+        self.begin_reading = cast(Callable[[], Transaction], engine.begin)
 
     def close(self) -> None:
         """Close the file once no read is under way."""
@@ -221,8 +243,7 @@ class Environment:
         """Refuse every call in a process that inherited this by ``fork``."""
         # Locks may be held by threads that this process does not have.
         self.lock = threading.Lock()
-        self._gate = threading.Lock()
-        self._changed = threading.Condition(self._gate)
+        self._changed = threading.Condition(threading.Lock())
         self._paused = False
         self.ended = "used after os.fork()"
         self.presence.end()

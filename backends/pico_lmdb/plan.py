@@ -94,16 +94,16 @@ class Plan:
     ) -> None:
         self._memo = memo
         self._session = memo.session
-        self._epoch = epoch
         self._snapshot = snapshot
         self._tasks = tasks
         self._state = state
-        self._conversations = ConversationPlan(memo, snapshot)
         self.changes = Changes(memo.epoch_key, epoch)
+        """Those of the batch; what it holds is gone when the next one begins."""
+        self._conversations = ConversationPlan(memo, snapshot, self.changes)
 
     def begin(self) -> Changes:
         """Begin with no changes."""
-        self.changes = self._conversations.changes = Changes(self._memo.epoch_key, self._epoch)
+        self.changes.empty()
         return self.changes
 
     def main(self, checked: CheckedBatch) -> Changes:

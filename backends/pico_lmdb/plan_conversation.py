@@ -33,12 +33,11 @@ from pico_store.records import Conversation
 class ConversationPlan:
     """Works out the conversations of one batch, whose earlier writes count."""
 
-    def __init__(self, memo: Memo, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, memo: Memo, snapshot: Callable[[], Snapshot], changes: Changes) -> None:
         self._memo = memo
         self._session = memo.session
         self._snapshot = snapshot
-        self.changes = Changes(b"", b"")
-        """Those of the batch."""
+        self._changes = changes
 
     def put(self, record: Conversation, through: Seq | None, source: Seq | None) -> None:
         """Put a conversation, with its links.
@@ -48,7 +47,7 @@ class ConversationPlan:
             through: What is still shown of a deleted one.
             source: The conversation of its owner, if that is known.
         """
-        others, session, id = self.changes.others, self._session, record.id
+        others, session, id = self._changes.others, self._session, record.id
         self._put_row(id, conversation_row(record, through))
         if record.parent is not None:
             key = link(BY_PARENT, session, record.parent.conversation_id, id)
@@ -84,11 +83,11 @@ class ConversationPlan:
 
     def _put_row(self, id: Seq, row: ConversationRow) -> None:
         key = of_record(RECORD, self._session, id)
-        self.changes.others[CONVERSATIONS, key] = seal(CONVERSATIONS, key, pack(row))
+        self._changes.others[CONVERSATIONS, key] = seal(CONVERSATIONS, key, pack(row))
 
     def _row(self, snapshot: Snapshot, id: Seq) -> ConversationRow:
         key = of_record(RECORD, self._session, id)
-        pending = self.changes.others.get((CONVERSATIONS, key))
+        pending = self._changes.others.get((CONVERSATIONS, key))
         if pending is not None:
             return decode_conversation(pending[:-4])
         found = snapshot.read(CONVERSATIONS, key, "conversation", id)
@@ -99,7 +98,7 @@ class ConversationPlan:
     def _forks(self, snapshot: Snapshot, id: Seq) -> list[Conversation]:
         prefix = of_record(BY_PARENT, self._session, id)
         keys = [key for key, _ in snapshot.under(CONVERSATIONS, prefix)]
-        for tree, key in self.changes.others:
+        for tree, key in self._changes.others:
             if tree == CONVERSATIONS and key.startswith(prefix):
                 keys.append(key)
         ids = [Seq(last_number(key, 13)[0]) for key in keys]

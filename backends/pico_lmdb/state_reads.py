@@ -78,6 +78,11 @@ class StateReads:
             raise snapshot.damaged(f"address {name!r}")
         return key, row
 
+    def address_key(self, address: ConversationAddress, shape: Shape) -> bytes:
+        """Return the key of an address's row."""
+        name = address_name(shape, address.namespace, address.key)
+        return fit(pair(self._session, address.conversation) + name)
+
     def address_rows(
         self, snapshot: Snapshot, tree: int, start: bytes, stop: bytes
     ) -> Iterator[tuple[bytes, bytes, AddressRow]]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NoReturn
-from zlib import crc32
 
 from pico_lmdb.batch_reads import BatchReads
-from pico_lmdb.changes import Changes
 from pico_lmdb.environment import Environment
 from pico_lmdb.export import exported
-from pico_lmdb.layout import MAIN, SCRATCH, WRITE, scratch_row
-from pico_lmdb.memo import Memo, frame_head, last_seq
+from pico_lmdb.layout import ADDRESSES
+from pico_lmdb.memo import Memo, last_seq
 from pico_lmdb.plan import Plan
 from pico_lmdb.plan_scratch import ScratchPlan
 from pico_lmdb.record_reads import RecordReads
-from pico_lmdb.rows import four
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.state_reads import StateReads
 from pico_lmdb.task_reads import TaskReads
@@ -23,7 +21,7 @@ from pico_lmdb.view import View
 from pico_lmdb.writer import Writer
 from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.batch import Batch, ScratchBatch
-from pico_store.check import CheckedBatch, check_batch, lone_append
+from pico_store.check import check_batch, lone_append
 from pico_store.errors import (
     CommitUncertainError,
     OwnershipLostError,
@@ -67,8 +65,6 @@ from pico_store.records import (
 )
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Counters, Durability, OpenReport
-
-assert MAIN == 0, "the checksum of a lone append begins with the main tree's number"
 
 
 class LmdbStorage:
@@ -156,13 +152,22 @@ class LmdbStorage:
             body = lone_append(batch, view)
             if body is not None:
                 seq: Seq = view.last_seq + 1  # type: ignore[assignment]
-                if self._commit_frame(batch, seq, body):
+                try:
+                    done = self._writer.write_frame(self._memo, self._epoch_bytes, batch, seq, body)
+                except BaseException as error:
+                    self._after_failure(error)
+                    raise
+                if done:
                     view.last_seq = seq
                     self._counters.commits += 1
                     return BatchRange(seq, seq, batch.task)
         checked = check_batch(batch, view, expected_first)
         try:
-            changes = self._changes(checked)
+            if checked.task is None:
+                changes = self._plan.main(checked)
+            else:
+                changes = self._plan.begin()
+                self._scratch.fill(changes, checked)
             if self._shares:
                 self._writer.write_together(changes, is_main=checked.task is None)
             else:
@@ -174,31 +179,6 @@ class LmdbStorage:
         self._counters.commits += 1
         return BatchRange(checked.first, last, checked.task)
 
-    def _commit_frame(self, batch: ScratchBatch, seq: Seq, body: bytes) -> bool:
-        """Commit a lone append as the one row that it is; say whether that was enough."""
-        memo, task = self._memo, batch.task
-        namespace = batch.writes[0].address.namespace
-        head = memo.frame_heads.get(namespace)
-        if head is None:
-            head = frame_head(namespace)
-            memo.frame_heads.keep(namespace, head)
-        memo.bare.discard(task)
-        key = scratch_row(SCRATCH, self._session, task, WRITE, seq)
-        row = head + body
-        row += four(crc32(row, crc32(key)))
-        try:
-            return self._writer.write_row(memo.epoch_key, self._epoch_bytes, key, row)
-        except BaseException as error:
-            self._after_failure(error)
-            raise
-
-    def _changes(self, checked: CheckedBatch) -> Changes:
-        if checked.task is None:
-            return self._plan.main(checked)
-        changes = self._plan.begin()
-        self._scratch.fill(changes, checked)
-        return changes
-
     def _refuse_commit(self) -> NoReturn:
         self._check_usable()
         if self._lost:
@@ -207,8 +187,10 @@ class LmdbStorage:
 
     def _after_failure(self, error: BaseException) -> None:
         """Forget what the undone changes put into memory; see what became durable after all."""
-        if isinstance(error, CommitUncertainError):
-            self._refuse(StorageFaultedError, f"faulted by an uncertain commit: {error}")
+        # Whoever was interrupted while another thread wrote for it does not know what came of it.
+        interrupted = self._shares and not isinstance(error, PicoError)
+        if interrupted or isinstance(error, CommitUncertainError):
+            self._refuse(StorageFaultedError, f"faulted by an uncertain commit: {error!r}")
             return
         if isinstance(error, OwnershipLostError):
             self._lost = str(error)
@@ -228,7 +210,15 @@ class LmdbStorage:
         self._tasks = TaskReads(self._memo, counters, self._records)
         self._state = StateReads(self._memo, counters, self._records)
         self._batches = BatchReads(self._memo)
-        self._view = View(self._memo, self._snapshot, self._records, self._tasks, self._state, last)
+        self._view = View(
+            self._memo,
+            self._snapshot,
+            self._records,
+            self._tasks,
+            self._state,
+            partial(self._environment.holds, ADDRESSES),
+            last,
+        )
         self._plan = Plan(self._memo, self._epoch_bytes, self._snapshot, self._tasks, self._state)
         self._scratch = ScratchPlan(self._memo, self._snapshot, self._plan.put_value)
 

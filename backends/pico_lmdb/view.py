@@ -27,6 +27,7 @@ class View:
         records: RecordReads,
         tasks: TaskReads,
         state: StateReads,
+        holds: Callable[[bytes], bool],
         last_seq: Seq,
     ) -> None:
         self._memo = memo
@@ -34,6 +35,7 @@ class View:
         self._records = records
         self._tasks = tasks
         self._state = state
+        self._holds = holds
         self.last_seq = last_seq
         """The handle moves it on after each commit."""
 
@@ -83,6 +85,9 @@ class View:
             number = self._memo.policies.get(name)
             if number is not None:
                 return number > 0
+        # Mostly an address is asked for here because it is new.
+        if not self._holds(self._state.address_key(address, shape)):
+            return None
         with self._snapshot() as snapshot:
             return self._state.rewind_policy(snapshot, address, shape)
 

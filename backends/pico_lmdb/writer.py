@@ -11,12 +11,18 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
+from zlib import crc32
 
 import lmdb
 
 from pico_lmdb.changes import Changes, lost
 from pico_lmdb.engine import Transaction
 from pico_lmdb.environment import Environment, is_full, translate
+from pico_lmdb.layout import SCRATCH, WRITE, scratch_row
+from pico_lmdb.memo import Memo, frame_head
+from pico_lmdb.rows import four
+from pico_store.address import Seq
+from pico_store.batch import ScratchBatch
 from pico_store.errors import (
     CommitUncertainError,
     OwnershipLostError,
@@ -82,8 +88,10 @@ class Writer:
         finally:
             self._environment.lock.release()
 
-    def write_row(self, epoch_key: bytes, epoch: bytes, key: bytes, row: bytes) -> bool:
-        """Commit one row of the main tree, for a handle that still owns its session.
+    def write_frame(
+        self, memo: Memo, epoch: bytes, batch: ScratchBatch, seq: Seq, body: bytes
+    ) -> bool:
+        """Commit a lone append, which is one row of the main tree.
 
         Returns:
             False, and nothing is written, where the map has to change first.
@@ -92,6 +100,17 @@ class Writer:
             PicoError: As `write`.
         """
         # Stretched out: this runs once for every streamed frame.
+        task = batch.task
+        namespace = batch.writes[0].address.namespace
+        head = memo.frame_heads.get(namespace)
+        if head is None:
+            head = frame_head(namespace)
+            memo.frame_heads.keep(namespace, head)
+        memo.bare.discard(task)
+        key = scratch_row(SCRATCH, memo.session, task, WRITE, seq)
+        row = head + body
+        # As `rows.seal` does: the main tree's number is 0.
+        row += four(crc32(key + row))
         environment = self._environment
         lock = environment.lock
         if not lock.acquire(False):
@@ -100,7 +119,7 @@ class Writer:
         try:
             transaction = environment.begin_once()
             try:
-                if transaction.get(epoch_key) != epoch:
+                if transaction.get(memo.epoch_key) != epoch:
                     raise lost(epoch)
                 transaction.put(key, row)
                 at_the_end = True
@@ -131,15 +150,6 @@ class Writer:
         lock = environment.lock
         if not lock.acquire(False):
             self._wait()
-        try:
-            if not self._write_once(changes):
-                self._transact("commit", lambda txn: changes.apply(txn, environment.trees))
-        finally:
-            lock.release()
-
-    def _write_once(self, changes: Changes) -> bool:
-        """Commit a batch, if the map has room for it and is that of the file."""
-        environment = self._environment
         at_the_end = False
         try:
             transaction = environment.begin_once()
@@ -152,12 +162,13 @@ class Writer:
                 transaction.abort()
                 raise
         except (lmdb.MapFullError, lmdb.MapResizedError):
-            return False
+            self._transact("commit", lambda again: changes.apply(again, environment.trees))
         except lmdb.Error as error:
             if at_the_end:
                 raise self.failed(error) from error
             raise translate(environment.path, "commit", error) from error
-        return True
+        finally:
+            lock.release()
 
     def _wait(self) -> None:
         """Wait for the lock as long as other threads may hold it up."""
