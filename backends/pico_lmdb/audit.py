@@ -19,7 +19,6 @@ from pico_lmdb.layout import (
     KIND,
     LISTS,
     LIVE,
-    LIVE_OF,
     MAIN,
     RECORD,
     RECORDS,
@@ -32,7 +31,6 @@ from pico_lmdb.layout import (
     VERSIONS,
     keyed,
     last_number,
-    link,
     of_session,
     triple,
 )
@@ -198,14 +196,7 @@ def _misfits(snapshot: Snapshot, session: int) -> Iterator[tuple[str, str]]:
             expected[tree] += 1
             if snapshot.get(tree, index) != value:
                 yield f"record {id}", f"is missing in {TREES[tree - 1].decode()}"
-    for key, stored in snapshot.under(MAIN, of_session(LIVE, session)):
-        id, task = last_number(key, 5)[0], decode_task(stored[:-4])
-        expected[MAIN] += 1
-        if snapshot.get(MAIN, link(LIVE_OF, session, task.conversation, id)) is None:
-            yield f"task {id}", "is missing in the index of live tasks"
-    for tree in (TRANSCRIPTS, HEADS, KEYS, TASKS, MAIN):
-        prefix = of_session(LIVE_OF, session) if tree == MAIN else number
-        found = sum(1 for _ in snapshot.under(tree, prefix))
+    for tree in (TRANSCRIPTS, HEADS, KEYS, TASKS):
+        found = sum(1 for _ in snapshot.under(tree, number))
         if found != expected[tree]:
-            name = TREES[tree - 1].decode() if tree else "the index of live tasks"
-            yield name, f"{found} rows for {expected[tree]} records"
+            yield TREES[tree - 1].decode(), f"{found} rows for {expected[tree]} records"

@@ -53,8 +53,7 @@ FORMAT: Final = b"!format"
 _tagged = Struct(">cI").pack
 task_row: Final = Struct(">cIQ").pack
 """A tag, a session and a task: the key of a row, or what keys begin with."""
-task_link: Final = Struct(">cIQQ").pack
-"""A tag, a session, a conversation and a task."""
+_link = Struct(">cIQQ").pack
 
 pair: Final = Struct(">IQ").pack
 """A session and a number."""
@@ -76,8 +75,6 @@ TAIL: Final = b"B"
 """The last main number and the newest batch boundaries."""
 KIND: Final = b"K"
 LIVE: Final = b"L"
-LIVE_OF: Final = b"C"
-"""Live tasks by conversation."""
 DOOMED: Final = b"G"
 """A session that is being made or deleted, and that nobody sees."""
 SCRATCH: Final = b"X"
@@ -123,7 +120,7 @@ def of_record(tag: bytes, session: int, id: int) -> bytes:
 
 def link(tag: bytes, session: int, source: int, id: int) -> bytes:
     """Return the key of a row that leads from one record to another."""
-    return task_link(tag, session, source, id)
+    return _link(tag, session, source, id)
 
 
 def keyed(session: int, conversation: int, digest: bytes, id: int) -> bytes:

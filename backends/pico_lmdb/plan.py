@@ -18,7 +18,6 @@ from pico_lmdb.layout import (
     KIND,
     LISTS,
     LIVE,
-    LIVE_OF,
     MAIN,
     RECORDS,
     SCRATCH,
@@ -32,7 +31,6 @@ from pico_lmdb.layout import (
     marker,
     of_session,
     pair,
-    task_link,
     task_row,
     triple,
 )
@@ -182,7 +180,7 @@ class Plan:
 
     def put_task(self, write: Task, seq: Seq, body: bytes) -> None:
         """Put a task, live or terminal."""
-        memo, session, conversation = self._memo, self._session, write.conversation_id
+        memo, conversation = self._memo, write.conversation_id
         flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
         found = memo.kinds.get(write.kind)
         kind = self.kind(write.kind, entries=False) if found is None else found[0]
@@ -193,7 +191,6 @@ class Plan:
         memo.keep_task(seq, known)
         memo.bare.add(seq)
         self._put_live(seq, known, write.status, ROLES[write.role], body)
-        self.changes.main[task_link(LIVE_OF, session, conversation, seq)] = b""
 
     def _put_live(self, id: Seq, known: LiveTask, status: str, role: int, body: bytes) -> None:
         key = task_row(LIVE, self._session, id)
@@ -228,7 +225,6 @@ class Plan:
             changes.prefixes.append((MAIN, task_row(SCRATCH, session, id)))
         memo.drop_task(id)
         changes.main[task_row(LIVE, session, id)] = None
-        changes.main[task_link(LIVE_OF, session, known.conversation, id)] = None
         self._put_terminal(id, known, write.status, body)
 
     def _task(self, id: Seq) -> LiveTask:

@@ -28,7 +28,6 @@ from pico_lmdb.layout import (
     KIND,
     LISTS,
     LIVE,
-    LIVE_OF,
     MAIN,
     RECORD,
     RECORDS,
@@ -59,7 +58,7 @@ Place = tuple[int, bytes]
 def _prefixes(session: int) -> list[Place]:
     """Return where the rows of a session are; its marker of doom is not among them."""
     number = session.to_bytes(4, "big")
-    tags = (EPOCH, TAIL, KIND, LIVE, LIVE_OF, SCRATCH)
+    tags = (EPOCH, TAIL, KIND, LIVE, SCRATCH)
     links = (RECORD, BY_PARENT, BY_OWNER, BY_OWNER_CONVERSATION)
     others = (*(RECORDS, TRANSCRIPTS, TASKS, HEADS, KEYS, ADDRESSES, VERSIONS, LISTS, BATCHES),)
     return [

@@ -8,12 +8,10 @@ from typing import Final
 
 from pico_lmdb.layout import (
     LIVE,
-    LIVE_OF,
     MAIN,
     RECORDS,
     TASKS,
     last_number,
-    link,
     of_record,
     pair,
     triple,
@@ -40,6 +38,7 @@ from pico_store.storage import Counters
 from pico_store.strict_json import unpack
 
 _ENTRY: Final = b"\x97\0"
+EVERYTHING: Final = Window(1, SEQ_MAX, newest_first=False, limit=1)
 
 
 class TaskReads:
@@ -93,11 +92,10 @@ class TaskReads:
             items.append(self.task(snapshot, id, row))
         return Page(items, last_seq(snapshot, self._session), more)
 
-    def live_ids(self, snapshot: Snapshot, conversation: Seq) -> Iterator[Seq]:
-        """Yield the live tasks of a conversation."""
-        start = link(LIVE_OF, self._session, conversation, 0)
-        stop = link(LIVE_OF, self._session, conversation, SEQ_MAX + 1)
-        return (Seq(last_number(key, 13)[0]) for key in snapshot.keys(MAIN, start, stop))
+    def live_ids(self, snapshot: Snapshot, conversation: Seq) -> list[Seq]:
+        """Return the live tasks of a conversation."""
+        rows = self._live_rows(snapshot, EVERYTHING)
+        return [id for id, row in rows if row.conversation == conversation]
 
     def _filter(self, snapshot: Snapshot, query: TaskQuery) -> Callable[[TaskRow], bool]:
         kind = None
@@ -138,12 +136,16 @@ class TaskReads:
             if terminal:
                 sources.append(self._terminal_rows(snapshot, window))
         else:
-            for id in dict.fromkeys(query.conversation_ids):
+            wanted = frozenset(query.conversation_ids)
+            for id in wanted:
                 self._records.live(snapshot, id, "conversationIds")
-                if live:
-                    sources.append(self._live_of(snapshot, id, window))
                 if terminal:
                     sources.append(self._terminal_of(snapshot, id, window))
+            if live:
+                # What is live is little; an index by conversation would be two more rows for
+                # every task that ever runs.
+                rows = self._live_rows(snapshot, window)
+                sources.append(found for found in rows if found[1].conversation in wanted)
         if window.first > window.last:
             return iter(())
         if len(sources) == 1:
@@ -176,18 +178,6 @@ class TaskReads:
                 is_shown = shown[row.conversation] = owner is not None and owner.through is None
             if is_shown:
                 yield id, row
-
-    def _live_of(
-        self, snapshot: Snapshot, conversation: Seq, window: Window
-    ) -> Iterator[tuple[Seq, TaskRow]]:
-        start = link(LIVE_OF, self._session, conversation, window.first)
-        stop = link(LIVE_OF, self._session, conversation, window.last + 1)
-        for key in snapshot.keys(MAIN, start, stop, newest_first=window.newest_first):
-            id = Seq(last_number(key, 13)[0])
-            row = self.live_row(snapshot, id)
-            if row is None:
-                raise snapshot.damaged(f"task {id}")
-            yield id, row
 
     def _terminal_of(
         self, snapshot: Snapshot, conversation: Seq, window: Window
@@ -223,9 +213,8 @@ class TaskReads:
 
     def every_row(self, snapshot: Snapshot) -> Iterator[tuple[Seq, TaskRow]]:
         """Yield the rows of all tasks of live conversations, by id."""
-        everything = Window(1, SEQ_MAX, newest_first=False, limit=1)
         live, terminal = (
-            rows(snapshot, everything) for rows in (self._live_rows, self._terminal_rows)
+            rows(snapshot, EVERYTHING) for rows in (self._live_rows, self._terminal_rows)
         )
         return heapq.merge(live, terminal, key=lambda found: found[0])
 

@@ -100,4 +100,4 @@ class View:
 
     def live_tasks(self, conversation: Seq) -> list[Seq]:
         with self._snapshot() as snapshot:
-            return list(self._tasks.live_ids(snapshot, conversation))
+            return self._tasks.live_ids(snapshot, conversation)
