@@ -24,7 +24,6 @@ from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.storage import LmdbStorage
 from pico_lmdb.verify import verify_folder
 from pico_lmdb.writer import Change, Writer
-from pico_store.check import check_name
 from pico_store.errors import (
     PicoError,
     SessionExistsError,
@@ -33,6 +32,7 @@ from pico_store.errors import (
     StoreDamagedError,
     UnknownSessionError,
 )
+from pico_store.names import check_name
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot

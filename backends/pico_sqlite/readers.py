@@ -10,7 +10,7 @@ from typing import Final
 import apsw
 
 from pico_sqlite.connection import Bindings, Row, connect, translate
-from pico_store.errors import StorageClosedError
+from pico_store.errors import StorageClosedError, StoreDamagedError
 
 _IDLE_MAX: Final = 8
 
@@ -44,8 +44,9 @@ class Snapshot:
 class Readers:
     """The reading connections of one store."""
 
-    def __init__(self, path: str, *, busy_ms: int) -> None:
+    def __init__(self, path: str, *, busy_ms: int, read_only: bool = False) -> None:
         self._path = path
+        self._read_only = read_only
         self._busy_ms = busy_ms
         self._idle: list[apsw.Connection] = []
         self._lock = threading.Lock()
@@ -66,6 +67,10 @@ class Readers:
                     db.execute("ROLLBACK")
         except apsw.Error as error:
             raise translate(self._path, "read", error) from error
+        except (KeyError, UnicodeDecodeError) as error:
+            # Rows lead to rows that are not there, or a text is none: no whole file has either.
+            problem = f"{error!r}; run pico verify, restore a backup"
+            raise StoreDamagedError(f"{self._path}: read: damaged rows: {problem}") from error
         finally:
             self._give_back(db)
 
@@ -83,7 +88,7 @@ class Readers:
                 raise StorageClosedError(f"{self._path}: the store is closed; open it again")
             if self._idle:
                 return self._idle.pop()
-        db = connect(self._path, busy_ms=self._busy_ms, read_only=False)
+        db = connect(self._path, busy_ms=self._busy_ms, read_only=self._read_only)
         db.pragma("query_only", True)
         return db
 

@@ -131,6 +131,7 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
         if next is None:
             return found
         assert next == items[-1], f"next is {next}, not the last item {items[-1]}"
+        assert next != at, f"next is {next} again: the walk would never end"
         at = next
 
 
@@ -138,7 +139,7 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
 def test_a_limit_is_an_integer_of_at_least_one(lab: Lab) -> None:
     scene = build_scene(lab)
     storage = lab.storage
-    for wrong in (0, -1, True, False, 1.0, "1", None, float("inf")):
+    for wrong in (0, -1, True, False, 1.0, 2.0, "1", None, float("inf")):
         with untouched(lab, "PAGE-3"):
             query = EntryQuery(conversation_id=scene.root)
             storage.scan_entries(structs.replace(query, limit=wrong))

@@ -21,9 +21,11 @@ import pytest
 from pico_sqlite import SqliteStore
 from pico_sqlite.storage import SqliteStorage
 from pico_store.address import Seq, SessionAddress
+from pico_store.batch import MainBatch
 from pico_store.errors import OwnershipLostError, SessionOwnedError
 from pico_store.ownership import OwnerRecord, decode_owner, is_alive
 from pico_store.query import EntryQuery, ListQuery
+from pico_store.records import Entry
 from tests.backends.sqlite.processes import in_child, worker
 from tests.backends.sqlite.scene import ROOT, ROOT_BATCH, exported, noting, setting
 
@@ -138,6 +140,23 @@ def test_a_fenced_handle_reads_and_gives_nothing_back(path: str, store: SqliteSt
         fenced.close()
         assert _record(path).token == owner.owner.token  # type: ignore[union-attr]
         owner.commit(noting(owner))
+
+
+def test_a_fenced_handle_reads_what_its_successor_wrote(path: str, store: SqliteStore) -> None:
+    """Kinds that it never met, before and after it knows that it is fenced."""
+    fenced = store.create("a")
+    fenced.commit(ROOT_BATCH)
+    with closing(SqliteStore(path)) as other:
+        owner = other.open("a", take_over=True)
+        query = EntryQuery(conversation_id=ROOT)
+        for kind in ("one", "two"):
+            entry = Entry(id=Seq(owner.last_seq + 1), conversation_id=ROOT, kind=kind)
+            owner.commit(MainBatch((entry,)))
+
+            assert fenced.scan_entries(query).items == owner.scan_entries(query).items
+            assert list(fenced.export())[1:] == list(owner.export())[1:]
+            with pytest.raises(OwnershipLostError):
+                fenced.commit(setting(1))
 
 
 # --- Records of owners that cannot be asked ---
