@@ -17,7 +17,7 @@ import lmdb
 import msgspec
 
 from pico_lmdb.engine import Transaction, Tree
-from pico_lmdb.folder import DATA_FILE, Presence, check_folder, check_version
+from pico_lmdb.folder import DATA_FILE, Presence, check_folder, check_version, is_writable
 from pico_lmdb.layout import COUNTER, FORMAT, FORMAT_VERSION, TREES
 from pico_store.errors import (
     NotAStoreError,
@@ -250,6 +250,7 @@ class Environment:
 
     def _open(self) -> lmdb.Environment:
         size = os.stat(os.path.join(self.path, DATA_FILE)).st_size if self._exists() else 0
+        writable = is_writable(self.path)
         map_bytes = self._map_bytes
         while map_bytes < size + size // 4:
             map_bytes *= 2
@@ -259,6 +260,9 @@ class Environment:
                 map_size=map_bytes,
                 max_dbs=len(TREES),
                 max_readers=_READERS_MAX,
+                readonly=not writable,
+                # Places for readers are written down; nobody writes where this process cannot.
+                lock=writable,
                 sync=self.synced,
                 # A commit that must survive a power cut is followed by a sync of its own.
                 metasync=False,
@@ -274,7 +278,8 @@ class Environment:
             if isinstance(error, _DAMAGE):
                 raise translate(self.path, "open", error) from error
             raise StoreUnusableError(f"{self.path}: cannot be opened: {error}") from error
-        engine.reader_check()
+        if writable:
+            engine.reader_check()
         return engine
 
     def _exists(self) -> bool:
@@ -299,23 +304,30 @@ class Environment:
             raise
 
     def _open_trees(self) -> bool:
+        """Open the trees; say whether there are any."""
+        writable = is_writable(self.path)
         # LMDB keeps what is opened in a transaction that is committed; this one writes nothing.
-        with self.engine.begin(write=True) as transaction:
+        with self.engine.begin(write=writable) as transaction:
             found = transaction.get(FORMAT)
             if found is None:
                 if transaction.stat()["entries"]:
                     raise NotAStoreError(f"{self.path}: an LMDB file of another program")
                 return False
             check_version(self.path, msgspec.msgpack.decode(found, type=int))
-            trees: list[Tree] = [None]
-            for name in TREES:
-                try:
-                    tree = self.engine.open_db(name, txn=transaction, create=False)
-                except lmdb.NotFoundError as error:
-                    raise NotAStoreError(f"{self.path}: has no tree {name.decode()}") from error
-                trees.append(tree)
-        self.trees = trees
+            if writable:
+                self.trees = self._opened(partial(self.engine.open_db, txn=transaction))
+        if not writable:
+            self.trees = self._opened(self.engine.open_db)
         return True
+
+    def _opened(self, open_db: Callable[..., Tree]) -> list[Tree]:
+        trees: list[Tree] = [None]
+        for name in TREES:
+            try:
+                trees.append(open_db(name, create=False))
+            except lmdb.NotFoundError as error:
+                raise NotAStoreError(f"{self.path}: has no tree {name.decode()}") from error
+        return trees
 
     def _make_trees(self) -> None:
         with self.engine.begin(write=True) as transaction:

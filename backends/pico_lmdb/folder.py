@@ -83,6 +83,12 @@ def check_folder(path: str, *, create: bool) -> None:
         raise StoreUnusableError(f"{path}: cannot be used: {error.strerror}") from error
 
 
+def is_writable(path: str) -> bool:
+    """Tell whether a store's folder and its data file, if there is one, may be written."""
+    data = os.path.join(path, DATA_FILE)
+    return os.access(path, os.W_OK) and (not os.path.exists(data) or os.access(data, os.W_OK))
+
+
 def make_folder(path: str) -> None:
     """Make a private folder, if nobody else has in the meantime."""
     try:

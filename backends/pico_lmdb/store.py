@@ -78,6 +78,8 @@ class LmdbStore:
         self._closed = ""
         self._lock = threading.Lock()
         self._open: weakref.WeakSet[LmdbStorage] = weakref.WeakSet()
+        # What was not given back yet, also by handles that nobody has any more.
+        self._held: dict[str, tuple[OwnerRecord, int, int]] = {}
         self._environment = open_environment(
             path, create=create, durability=durability, map_bytes=map_bytes
         )
@@ -216,6 +218,8 @@ class LmdbStore:
                 return
             for storage in list(self._open):
                 storage.close()
+            for owner, session, epoch in list(self._held.values()):
+                self.release(owner, session, epoch)
             self._closed = "closed"
             _stores.discard(self)
         leave_environment(self._environment)
@@ -229,6 +233,7 @@ class LmdbStore:
     def release(self, owner: OwnerRecord, session: int, epoch: int) -> None:
         """Give a session back, as far as the file can be written."""
         forget_owner(owner)
+        self._held.pop(owner.token, None)
 
         def change(transaction: Transaction) -> None:
             key = of_session(SESSION, session)
@@ -267,6 +272,7 @@ class LmdbStore:
             raise
         self._open.add(storage)
         if owner is not None:
+            self._held[owner.token] = owner, session, epoch
             # A handle that nobody closed must not hold the session for the process's life.
             weakref.finalize(storage, forget_owner, owner).atexit = False
         return storage
