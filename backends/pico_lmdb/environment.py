@@ -201,6 +201,8 @@ class Environment:
         try:
             self.engine.set_mapsize(size)
         except (lmdb.Error, OverflowError, OSError) as error:
+            # LMDB has given the old map up by now.
+            self._open_again()
             problem = f"{self.path}: the map cannot grow to {size:,} bytes: {error}"
             raise StoreFullError(problem) from error
         finally:
@@ -210,14 +212,18 @@ class Environment:
         """Open the file anew, after it was replaced or an error left LMDB in doubt."""
         self.pause()
         try:
+            self._open_again()
+        finally:
+            self.resume()
+
+    def _open_again(self) -> None:
+        try:
             self.engine.close()
             self._use(self._open())
             self._find_trees()
         except BaseException:
             self.ended = "broken: it could not be opened again"
             raise
-        finally:
-            self.resume()
 
     # --- Opening and closing ---
 
