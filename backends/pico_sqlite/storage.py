@@ -9,7 +9,6 @@ from typing import NoReturn
 from pico_sqlite.export import export_session
 from pico_sqlite.frames import Frames
 from pico_sqlite.memo import Memo
-from pico_sqlite.owner import OwnerRecord
 from pico_sqlite.readers import Readers, Snapshot
 from pico_sqlite.record_reads import RecordReads
 from pico_sqlite.rows import Rows
@@ -28,6 +27,7 @@ from pico_store.errors import (
     StoreDamagedError,
     UnsupportedError,
 )
+from pico_store.ownership import OwnerRecord
 from pico_store.query import (
     BatchQuery,
     ConversationQuery,

@@ -19,11 +19,11 @@ import msgspec
 import pytest
 
 from pico_sqlite import SqliteStore
-from pico_sqlite.owner import OwnerRecord, decode_owner, is_alive
 from pico_sqlite.storage import SqliteStorage
 from pico_store.address import Seq, SessionAddress
 from pico_store.batch import MainBatch
 from pico_store.errors import OwnershipLostError, SessionOwnedError
+from pico_store.ownership import OwnerRecord, decode_owner, is_alive
 from pico_store.query import EntryQuery, ListQuery
 from pico_store.records import Entry
 from tests.backends.sqlite.processes import in_child, worker
