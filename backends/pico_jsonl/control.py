@@ -1,0 +1,173 @@
+"""A session's control file: numbers that outlive the process without a system call for each.
+
+It is mapped into memory: what is stored there survives the process's death, as anything that was
+written to a file does. It holds the owner epoch, the greatest number given to a scratch write, and
+how much of the main log is known to be on the disk. Who changes the session holds its lock.
+
+Source: docs/reference/format-jsonl.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import time
+from typing import Final
+
+from pico_jsonl.disk import FILE_MODE
+from pico_store.errors import StoreBusyError, StoreDamagedError, StoreUnusableError
+
+CONTROL_BYTES: Final = 64
+EPOCH: Final = 1
+"""How often the session was opened for writing."""
+MARK: Final = 2
+"""The greatest number that a scratch write was given, so that no lost file lowers it."""
+SYNCED: Final = 3
+"""How many bytes of the main log were made durable."""
+SCRATCH_SYNCED: Final = 4
+"""The number up to which scratch was made durable."""
+NUMBERS: Final = (EPOCH, MARK, SYNCED, SCRATCH_SYNCED)
+
+_MAGIC: Final = int.from_bytes(b"picojsl\x01", "little")
+# Greater than any possible value's residue and prime, so that a flipped bit changes it.
+_PRIME: Final = 1021
+_WAIT_S: Final = 10.0
+
+
+def pack_word(value: int) -> int:
+    """Return a number with its check, as it is stored."""
+    return value << 10 | value % _PRIME
+
+
+class Control:
+    """An open control file.
+
+    Attributes:
+        words: The file's words; those of a file that cannot be written must not be assigned.
+        fd: What is locked.
+    """
+
+    __slots__ = ("_map", "_path", "fd", "words")
+
+    def __init__(self, path: str, *, writable: bool) -> None:
+        """Open the file; make it if it is not there and may be written.
+
+        Raises:
+            StoreDamagedError: It holds something else.
+            OSError: It cannot be opened.
+        """
+        self._path = path
+        self.fd = -1
+        flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY
+        self.fd = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+        try:
+            if writable:
+                self._prepare()
+            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+            if os.fstat(self.fd).st_size != CONTROL_BYTES:
+                raise StoreDamagedError(f"{path}: not {CONTROL_BYTES} bytes; {_ADVICE}")
+            self._map = mmap.mmap(self.fd, CONTROL_BYTES, access=access)
+        except BaseException:
+            os.close(self.fd)
+            self.fd = -1
+            raise
+        self.words = memoryview(self._map).cast("Q")
+        if self.words[0] != _MAGIC:
+            self.close()
+            raise StoreDamagedError(f"{path}: does not begin as a control file; {_ADVICE}")
+
+    def _prepare(self) -> None:
+        """Fill a file that is new, or that a power cut left empty."""
+        if os.fstat(self.fd).st_size == 0:
+            self.acquire()
+            try:
+                if os.fstat(self.fd).st_size == 0:
+                    os.fchmod(self.fd, FILE_MODE)
+                    os.pwrite(self.fd, _MAGIC.to_bytes(8, "little").ljust(CONTROL_BYTES, b"\0"), 0)
+            finally:
+                self.release()
+
+    def get(self, word: int) -> int:
+        """Return a number.
+
+        Raises:
+            StoreDamagedError: Its check does not fit.
+        """
+        stored = self.words[word]
+        value = stored >> 10
+        if value % _PRIME != stored & 1023:
+            raise StoreDamagedError(f"{self._path}: word {word} is damaged; {_ADVICE}")
+        return value
+
+    def numbers(self) -> dict[int, int]:
+        """Return all numbers.
+
+        Raises:
+            StoreDamagedError: A check does not fit.
+        """
+        return {word: self.get(word) for word in NUMBERS}
+
+    def set(self, word: int, value: int) -> None:
+        """Store a number, at once for every process."""
+        self.words[word] = pack_word(value)
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            StoreBusyError: Somebody else held it for too long.
+        """
+        deadline = time.monotonic() + _WAIT_S
+        pause = 0.0005
+        while True:
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    problem = f"{self._path}: another process holds the session's lock; try again"
+                    raise StoreBusyError(problem) from None
+                time.sleep(pause)
+                pause = min(pause * 2, 0.05)
+            else:
+                return
+
+    def release(self) -> None:
+        """Give the lock back."""
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file, which also gives the lock back; a second time does nothing."""
+        if self.fd >= 0:
+            self.words.release()
+            self._map.close()
+            os.close(self.fd)
+            self.fd = -1
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+_ADVICE: Final = "restore a backup, or remove that file alone if the log beside it is whole"
+
+
+def read_control(path: str) -> dict[int, int]:
+    """Return all numbers of a control file; zeros where there is none.
+
+    Raises:
+        StoreDamagedError: It is not one, or damaged.
+        StoreUnusableError: It cannot be read.
+    """
+    try:
+        if os.stat(path).st_size == 0:
+            return dict.fromkeys(NUMBERS, 0)
+        control = Control(path, writable=False)
+    except FileNotFoundError:
+        return dict.fromkeys(NUMBERS, 0)
+    except OSError as error:
+        raise StoreUnusableError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        return control.numbers()
+    finally:
+        control.close()
