@@ -20,10 +20,10 @@ from pico_store.address import Seq
 from pico_store.errors import StoreDamagedError, StoreIOError
 from pico_store.records import Entry, JsonObject, JsonValue
 
-_LENGTH_BITS: Final = 28
-_CRC_BITS: Final = 32
-_LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
-_CRC_MASK: Final = (1 << _CRC_BITS) - 1
+LENGTH_BITS: Final = 28
+CRC_BITS: Final = 32
+_LENGTH_MASK: Final = (1 << LENGTH_BITS) - 1
+_CRC_MASK: Final = (1 << CRC_BITS) - 1
 
 
 class _WithState(Struct):
@@ -41,7 +41,7 @@ _decode_value = msgspec.json.Decoder(_WithValue).decode
 
 def refer(offset: int, text: bytes) -> int:
     """Return the reference to a write's or item's text at an offset."""
-    return (offset << _LENGTH_BITS | len(text)) << _CRC_BITS | crc32(text)
+    return (offset << LENGTH_BITS | len(text)) << CRC_BITS | crc32(text)
 
 
 class LogBodies:
@@ -78,8 +78,8 @@ class LogBodies:
 
     def _text(self, body: int, what: str, seq: Seq) -> bytes:
         crc = body & _CRC_MASK
-        length = body >> _CRC_BITS & _LENGTH_MASK
-        offset = body >> _CRC_BITS + _LENGTH_BITS
+        length = body >> CRC_BITS & _LENGTH_MASK
+        offset = body >> CRC_BITS + LENGTH_BITS
         try:
             text = os.pread(self.fd, length, offset)
         except OSError as error:

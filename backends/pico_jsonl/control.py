@@ -2,7 +2,12 @@
 
 It is mapped into memory: what is stored there survives the process's death, as anything that was
 written to a file does. It holds the owner epoch, the greatest number given to a scratch write, and
-how much of the main log is known to be on the disk. Who changes the session holds its lock.
+how much of the main log is known to be on the disk.
+
+Who takes a session, gives it back or removes it holds the file's lock. A commit does not take it,
+which would cost as much as its write: it says that it is busy, then looks whether its epoch is
+still the session's, and only then writes. Who takes a session over raises the epoch first and then
+waits until the owner before is not busy; what that one does later, it does not do any more.
 
 Source: docs/reference/format-jsonl.md.
 """
@@ -13,6 +18,7 @@ import fcntl
 import mmap
 import os
 import time
+from collections.abc import Callable
 from typing import Final
 
 from pico_jsonl.disk import FILE_MODE
@@ -27,17 +33,29 @@ SYNCED: Final = 3
 """How many bytes of the main log were made durable."""
 SCRATCH_SYNCED: Final = 4
 """The number up to which scratch was made durable."""
+BUSY: Final = 5
+"""The first of the words that say whether an owner is within a commit; by epoch."""
+BUSY_WORDS: Final = 3
 NUMBERS: Final = (EPOCH, MARK, SYNCED, SCRATCH_SYNCED)
 
 _MAGIC: Final = int.from_bytes(b"picojsl\x01", "little")
 # Greater than any possible value's residue and prime, so that a flipped bit changes it.
 _PRIME: Final = 1021
 _WAIT_S: Final = 10.0
+_SEEN_S: Final = 0.002
 
 
 def pack_word(value: int) -> int:
     """Return a number with its check, as it is stored."""
     return value << 10 | value % _PRIME
+
+
+def busy_word(epoch: int) -> int:
+    """Return the word in which the owner with an epoch says that it is within a commit.
+
+    Owners that follow one another have different ones, so that none clears another's.
+    """
+    return BUSY + epoch % BUSY_WORDS
 
 
 class Control:
@@ -111,6 +129,25 @@ class Control:
     def set(self, word: int, value: int) -> None:
         """Store a number, at once for every process."""
         self.words[word] = pack_word(value)
+
+    def await_idle(self, epoch: int, is_live: Callable[[], bool]) -> None:
+        """Wait until the owner with an epoch, which is not the session's any more, is not busy.
+
+        Args:
+            epoch: That of the owner before.
+            is_live: Whether its process is there yet; one that died is not busy.
+
+        Raises:
+            StoreBusyError: It did not come to an end.
+        """
+        # Longer by far than a store of another processor takes to be seen here.
+        time.sleep(_SEEN_S)
+        deadline = time.monotonic() + _WAIT_S
+        while self.words[busy_word(epoch)] and is_live():
+            if time.monotonic() >= deadline:
+                problem = f"{self._path}: the session's owner does not end a commit; try again"
+                raise StoreBusyError(problem)
+            time.sleep(_SEEN_S)
 
     def acquire(self) -> None:
         """Take the lock.

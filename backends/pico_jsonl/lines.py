@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from pico_store.address import Seq
+from pico_store.address import Address, Seq
 from pico_store.batch import MainBatch, MainWrite, ScratchBatch, StateWrite
 from pico_store.codec import parse_json
 from pico_store.errors import InvalidValueError
@@ -128,6 +128,14 @@ def main_start(first: int) -> bytes:
 def scratch_start(first: int, task: int) -> bytes:
     """Return the beginning of a scratch batch's body, up to its first write."""
     return b'{"first":%d,"kind":"scratch","task":%d,"writes":[' % (first, task)
+
+
+def frame_middle(task: int, address: Address) -> bytes:
+    """Return what stands between the number and the value of a scratch batch of one append."""
+    return (b'"kind":"scratch","task":%d,"writes":[{"type":"list.append","address":%b,"value":') % (
+        task,
+        encode(address),
+    )
 
 
 ITEMS_START: Final = b'{"items":['

@@ -75,6 +75,11 @@ class Claim(Struct, frozen=True):
     live: bool
     """Whether its process holds it still."""
 
+    def is_live(self) -> bool:
+        """Look again whether its process holds it."""
+        found = _read_claim(self.path, self.epoch)
+        return found is not None and found.live
+
 
 def find_claims(folder: str) -> list[Claim]:
     """Return the claims on a session, dead ones included, by epoch."""

@@ -24,7 +24,7 @@ from pico_store.batch import MainBatch, ScratchBatch
 from pico_store.check import check_batch
 from pico_store.errors import NewerFormatError, RefusedError, StoreUnusableError
 
-_START: Final = "scratch-"
+SCRATCH_START: Final = "scratch-"
 _END: Final = ".jsonl"
 
 
@@ -70,15 +70,15 @@ class ScratchLog:
 
 def scratch_path(folder: str, task: Seq) -> str:
     """Return where a task's scratch is."""
-    return os.path.join(folder, f"{_START}{task}{_END}")
+    return os.path.join(folder, f"{SCRATCH_START}{task}{_END}")
 
 
 def scratch_tasks(folder: str) -> list[Seq]:
     """Return the tasks that a folder has scratch files of, live or not, ascending."""
     found = []
     for name in os.listdir(folder):
-        number = name[len(_START) : -len(_END)]
-        if name == f"{_START}{number}{_END}" and number.isascii() and number.isdigit():
+        number = name[len(SCRATCH_START) : -len(_END)]
+        if name == f"{SCRATCH_START}{number}{_END}" and number.isascii() and number.isdigit():
             found.append(Seq(int(number)))
     return sorted(found)
 

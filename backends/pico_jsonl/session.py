@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from threading import Lock
 
-from pico_jsonl.control import EPOCH, SYNCED, Control
+from pico_jsonl.control import EPOCH, SYNCED, Control, busy_word
 from pico_jsonl.disk import Disk, remove_file, sync_folder, translate
 from pico_jsonl.opening import Cut, Loaded, Place, load_for_owner
 from pico_jsonl.owner import Claim, Ownership, find_claims
@@ -29,7 +29,8 @@ class Session:
 
     Attributes:
         lock: Held by whoever commits, or changes who may.
-        epoch: That of the handle that may commit.
+        epoch: That of its newest owner.
+        committer: The epoch of the handle that may commit; 0: none may any more.
         syncs: Whether anything of it is made durable.
         disk: The calls that write.
     """
@@ -45,7 +46,7 @@ class Session:
     ) -> None:
         self.place = place
         self.lock = Lock()
-        self.epoch = claim.epoch
+        self.epoch = self.committer = claim.epoch
         self.resident = Resident(loaded.state)
         self.report: OpenReport = loaded.report()
         self._control = control
@@ -66,14 +67,9 @@ class Session:
         return self.writer.lost
 
     @property
-    def is_stopped(self) -> bool:
-        """Whether no handle can commit any more."""
-        return not self._is_open or self.writer.fault is not None or bool(self.writer.lost)
-
-    @property
     def is_usable(self) -> bool:
         """Whether its state is that of the files, now and with what this process commits."""
-        return not self.is_stopped and self._control.get(EPOCH) == self.epoch
+        return self.committer > 0 and self._control.get(EPOCH) == self.epoch
 
     def pass_on(self, since_ms: int) -> int:
         """Fence the handle that may commit and return the epoch of the next one.
@@ -91,9 +87,10 @@ class Session:
                 epoch = self.epoch + 1
                 claim = Ownership(self.place.folder, epoch, since_ms)
                 self._control.set(EPOCH, epoch)
-                self.writer.epoch_word = self._control.words[EPOCH]
+                self.writer.use_epoch(epoch)
                 self._claim.release()
-                self._claim, self.epoch = claim, epoch
+                self._claim = claim
+                self.epoch = self.committer = epoch
             finally:
                 self._control.release()
         return epoch
@@ -101,6 +98,7 @@ class Session:
     def abandon(self) -> None:
         """Let go of the claim in a process that inherited it by ``fork``."""
         self._is_open = False
+        self.committer = 0
         self._claim.forget()
 
     def close(self, epoch: int) -> None:
@@ -109,6 +107,7 @@ class Session:
             if not self._is_open or epoch != self.epoch:
                 return
             self._is_open = False
+            self.committer = 0
             try:
                 self.writer.close()
             finally:
@@ -136,7 +135,13 @@ def claim_session(place: Place, control: Control, since_ms: int, *, take_over: b
         newest = max([control.get(EPOCH), *(claim.epoch for claim in live)])
         claim = Ownership(place.folder, newest + 1, since_ms)
         if live:
-            control.set(EPOCH, claim.epoch)
+            try:
+                control.set(EPOCH, claim.epoch)
+                for old in live:
+                    control.await_idle(old.epoch, old.is_live)
+            except BaseException:
+                claim.release()
+                raise
             _remove_claims(claims)
         return claim
     finally:
@@ -230,6 +235,7 @@ def confirm(
         check_in_place(place, control)
         if control.get(EPOCH) > claim.epoch:
             raise OwnershipLostError(f"{place.folder}: taken over meanwhile; open it again")
+        control.words[busy_word(claim.epoch)] = 0
         control.set(EPOCH, claim.epoch)
         _remove_claims([old for old in find_claims(place.folder) if old.epoch < claim.epoch])
         for cut in loaded.cuts:

@@ -11,6 +11,7 @@ from pico_memory.resident import Resident
 from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.batch import Batch
 from pico_store.errors import (
+    CommitUncertainError,
     OwnershipLostError,
     StorageClosedError,
     StorageFaultedError,
@@ -118,9 +119,13 @@ class JsonlStorage:
         if session is None:
             self._refuse_commit()
         with session.lock:
-            if self._closed or session.epoch != self._epoch or session.is_stopped:
+            if session.committer != self._epoch or self._closed:
                 self._refuse_commit()
-            done = session.writer.commit(batch, expected_first)
+            try:
+                done = session.writer.commit(batch, expected_first)
+            except (CommitUncertainError, OwnershipLostError):
+                session.committer = 0
+                raise
             self._counters.commits += 1
         return done
 

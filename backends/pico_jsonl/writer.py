@@ -7,25 +7,23 @@ and the file keeps the line, or the file is cut back to where it was.
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn, TypeAlias
 from zlib import crc32
 
-from pico_jsonl.bodies import LogBodies, refer
-from pico_jsonl.control import EPOCH, MARK, SCRATCH_SYNCED, SYNCED, Control, pack_word
+from pico_jsonl.bodies import CRC_BITS, LENGTH_BITS, LogBodies
+from pico_jsonl.control import EPOCH, MARK, SCRATCH_SYNCED, SYNCED, Control, busy_word, pack_word
 from pico_jsonl.disk import Disk, translate, write_all
-from pico_jsonl.lines import encode, main_start, scratch_start
+from pico_jsonl.lines import encode, frame_middle, main_start, scratch_start
 from pico_jsonl.log import Log, ScratchLogs
 from pico_jsonl.opening import End, Loaded, Place
-from pico_jsonl.scratch import scratch_path
-from pico_memory.apply import apply
+from pico_memory.apply import append_again, apply
 from pico_memory.resident import Resident
 from pico_memory.rows import Body
 from pico_store.address import Seq
-from pico_store.batch import Batch, SettleTask
-from pico_store.check import CheckedBatch, check_batch
+from pico_store.batch import Batch, ListAppend, ScratchBatch, SettleTask
+from pico_store.check import CheckedBatch, check_batch, lone_append
 from pico_store.errors import CommitUncertainError, OwnershipLostError, PicoError
 from pico_store.records import BatchRange
 from pico_store.storage import Durability
@@ -34,21 +32,14 @@ _SYNC_BYTES: Final = 4 << 20
 """With `ordered`, how much may be written before a commit makes it durable."""
 
 
-class _Pending(NamedTuple):
-    """A commit that is being written."""
-
-    log: Log
-    end: int
-    """Where the file ends with it."""
-    crc: int
-    last: Seq
+_Pending: TypeAlias = tuple[Log, int, int, Seq]
+"""A commit that is being written: where, its file's end and checksum with it, its last number."""
 
 
 class Writer:
     """Writes one session's batches for whoever owns it; one thread at a time may use it.
 
     Attributes:
-        epoch_word: The owner epoch as the control file has it, as long as nobody took over.
         fault: The uncertain commit after which nothing can be committed.
         lost: How the session was taken over from elsewhere, if it was.
     """
@@ -72,11 +63,12 @@ class Writer:
         self._write: Callable[[int, bytes], int] = disk.write
         self._main = Log(place.main, loaded.bodies.fd, *loaded.main)
         self._main.synced = control.get(SYNCED)
-        self._scratch = ScratchLogs(place.session, disk)
+        self._scratch = ScratchLogs(place.session, place.folder, disk)
         for task, end in loaded.scratch.items():
-            self._scratch.add(task, scratch_path(place.folder, task), *end)
+            self._scratch.add(task, *end)
         self._pending: _Pending | None = None
-        self.epoch_word = self._words[EPOCH]
+        self._epoch_word = self._busy = 0
+        self.use_epoch(control.get(EPOCH))
         self.fault: PicoError | None = None
         self.lost = ""
 
@@ -89,13 +81,10 @@ class Writer:
             OwnershipLostError: Another open took the session over.
             CommitUncertainError: It may or may not be durable; `fault` is set.
         """
-        lock = self._control.fd
+        words, busy = self._words, self._busy
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._control.acquire()
-        try:
-            if self._words[EPOCH] != self.epoch_word:
+            words[busy] = 1
+            if words[EPOCH] != self._epoch_word:
                 self._lose()
             if self._pending is not None:
                 self._settle()
@@ -103,22 +92,31 @@ class Writer:
             if view.state.journal:
                 with self._resident.lock:
                     self._resident.settled()
+            if type(batch) is ScratchBatch and expected_first is None:
+                body = lone_append(batch, view)
+                if body is not None:
+                    return self._commit_frame(batch, body)
             checked = check_batch(batch, view, expected_first)
             if checked.task is None:
                 return self._commit_main(checked)
             return self._commit_scratch(checked, checked.task)
         finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)
+            words[busy] = 0
 
     def _commit_main(self, checked: CheckedBatch) -> BatchRange:
         log, writes, packed = self._main, checked.writes, checked.bodies
-        texts = list(map(encode, writes))
         start = main_start(checked.first)
         offset = log.end + len(start)
+        texts: list[bytes] = []
         bodies: list[Body | None] = []
-        for text, body in zip(texts, packed):  # noqa: B905 - as in `apply`
-            bodies.append(None if body is None else refer(offset, text))
-            offset += len(text) + 1
+        for write, body in zip(writes, packed):  # noqa: B905 - as in `apply`
+            text = encode(write)
+            texts.append(text)
+            size = len(text)
+            # As `refer` does it; a call costs half as much again.
+            where = offset << LENGTH_BITS | size
+            bodies.append(None if body is None else where << CRC_BITS | crc32(text))
+            offset += size + 1
         text = start + b",".join(texts) + b"]"
         crc = crc32(text, log.crc)
         line = b'%b,"crc32":"%08x"}\n' % (text, crc)
@@ -130,25 +128,59 @@ class Writer:
         return done
 
     def _commit_scratch(self, checked: CheckedBatch, task: Seq) -> BatchRange:
-        log = self._scratch.logs.get(task)
-        if log is None or log.fd < 0 or not log.end:
-            return self._begin_scratch(checked, task)
-        text = scratch_start(checked.first, task) + b",".join(map(encode, checked.writes)) + b"]"
-        crc = crc32(text, log.crc)
-        line = b'%b,"crc32":"%08x"}\n' % (text, crc)
-        return self._append(log, line, crc, checked, None)
-
-    def _begin_scratch(self, checked: CheckedBatch, task: Seq) -> BatchRange:
-        path = scratch_path(self._place.folder, task)
-        try:
-            log = self._scratch.opened(task, path)
-        except OSError as error:
-            raise translate(path, "commit", error) from error
-        header, crc = self._scratch.beginning(log, task)
+        log, header, crc = self._ready(task)
         text = scratch_start(checked.first, task) + b",".join(map(encode, checked.writes)) + b"]"
         crc = crc32(text, crc)
         line = b'%b%b,"crc32":"%08x"}\n' % (header, text, crc)
         return self._append(log, line, crc, checked, None)
+
+    def _ready(self, task: Seq) -> tuple[Log, bytes, int]:
+        """Return a task's file, what is to stand before the next batch, and the checksum there."""
+        try:
+            log = self._scratch.ready(task)
+        except OSError as error:
+            raise translate(self._place.folder, "commit", error) from error
+        if log.end:
+            return log, b"", log.crc
+        return log, *self._scratch.beginning(task)
+
+    def _commit_frame(self, batch: ScratchBatch, body: bytes) -> BatchRange:
+        """Commit what `lone_append` found right; a task that streams commits little else."""
+        write, task, state = batch.writes[0], batch.task, self._resident.view.state
+        assert type(write) is ListAppend
+        log = self._scratch.logs.get(task)
+        if log is not None and log.fd >= 0 and log.end:
+            header, crc = b"", log.crc
+        else:
+            log, header, crc = self._ready(task)
+        address = write.address
+        seq: Seq = state.last_seq + 1  # type: ignore[assignment]
+        namespace, middle = log.frame
+        if namespace != address.namespace:
+            middle = frame_middle(task, address)
+            log.frame = (address.namespace, middle)
+        text = b'{"first":%d,%b%b}]' % (seq, middle, encode(write.value))
+        crc = crc32(text, crc)
+        line = b'%b%b,"crc32":"%08x"}\n' % (header, text, crc)
+        size = len(line)
+        end = log.end + size
+        self._pending = (log, end, crc, seq)
+        try:
+            done = self._write(log.fd, line)
+            if done != size:
+                write_all(self._disk, log.fd, line, done)
+            self._words[MARK] = seq << 10 | seq % 1021
+            with self._resident.lock:
+                committed = append_again(state, task, address, seq, body)
+                if committed is None:
+                    committed = apply(state, CheckedBatch(seq, seq, task, batch.writes, [body]))
+            log.end = end
+            log.crc = crc
+            self._pending = None
+        except BaseException as error:
+            self._after_failure(log, error)
+            raise
+        return committed
 
     def _append(
         self,
@@ -160,7 +192,7 @@ class Writer:
     ) -> BatchRange:
         size, last = len(line), checked.last
         end = log.end + size
-        self._pending = _Pending(log, end, crc, last)
+        self._pending = (log, end, crc, last)
         try:
             done = self._write(log.fd, line)
             if done != size:
@@ -206,11 +238,11 @@ class Writer:
         """
         pending = self._pending
         assert pending is not None
-        log = pending.log
+        log, end, crc, last = pending
         with self._resident.lock:
             state = self._resident.settled()
-        if state.last_seq >= pending.last:
-            log.end, log.crc = pending.end, pending.crc
+        if state.last_seq >= last:
+            log.end, log.crc = end, crc
         else:
             try:
                 self._disk.cut(log.fd, log.end)
@@ -225,20 +257,25 @@ class Writer:
 
     @contextmanager
     def holding(self) -> Iterator[Control]:
-        """Hold the session's lock while it is ours and nothing is pending.
+        """Keep everybody from taking the session over; nothing is pending meanwhile.
 
         Raises:
             OwnershipLostError: Another open took the session over.
         """
-        self._control.acquire()
+        words, busy = self._words, self._busy
         try:
-            if self._words[EPOCH] != self.epoch_word:
+            words[busy] = 1
+            if words[EPOCH] != self._epoch_word:
                 self._lose()
             if self._pending is not None:
                 self._settle()
             yield self._control
         finally:
-            self._control.release()
+            words[busy] = 0
+
+    def use_epoch(self, epoch: int) -> None:
+        """Commit as the owner with this epoch from here on."""
+        self._epoch_word, self._busy = pack_word(epoch), busy_word(epoch)
 
     def go_on_in(self, bodies: LogBodies, main: End) -> None:
         """Write to another main log from here on; it holds what was scratch until now."""

@@ -14,7 +14,7 @@ from pico_memory.rows import Body, ElementRow, TaskRow, VersionRow
 from pico_memory.scope import ListName, ListState, RewindList, Scope, Scratch, ValueSpace
 from pico_memory.state import SessionState, insert_sorted, remove_all_sorted, remove_sorted
 from pico_memory.transcript import Transcript
-from pico_store.address import ConversationAddress, Seq
+from pico_store.address import Address, ConversationAddress, Seq
 from pico_store.batch import (
     DeleteConversation,
     ListAppend,
@@ -45,7 +45,9 @@ def apply(
     """
     task, writes, seq = checked.task, checked.writes, checked.first
     if task is not None and len(writes) == 1 and type(writes[0]) is ListAppend:
-        appended = _append_again(state, checked, writes[0])
+        body = checked.bodies[0]
+        assert body is not None
+        appended = append_again(state, task, writes[0].address, seq, body)
         if appended is not None:
             return appended
     batch = BatchRange(seq, checked.last, task)
@@ -63,8 +65,8 @@ def apply(
         journal.append((_cut, batches, len(batches)))
         batches.append(batch)
         # Calling Seq, or zip with a keyword, costs more than a whole step of this loop.
-        for write, body in zip(writes, bodies or checked.bodies):  # noqa: B905
-            _APPLY[type(write)](state, write, seq, body)
+        for write, payload in zip(writes, bodies or checked.bodies):  # noqa: B905
+            _APPLY[type(write)](state, write, seq, payload)
             seq += 1  # type: ignore[assignment]
         if checked.deletions:
             for taken in checked.deletions.values():
@@ -78,23 +80,21 @@ def apply(
     return batch
 
 
-def _append_again(
-    state: SessionState, checked: CheckedBatch, write: ListAppend
+def append_again(
+    state: SessionState, task: Seq, address: Address, seq: Seq, body: Body
 ) -> BatchRange | None:
-    """Append to a list that a task's scratch holds already; ``None``: it does not, do it all.
+    """Append to a list that a task's scratch holds already; ``None``: it does not, use `apply`.
 
     Streaming consists of this, and it takes half as long as the way for any batch.
     """
-    assert checked.task is not None
-    scratch = state.scratch.get(checked.task)
+    scratch = state.scratch.get(task)
     if scratch is None:
         return None
-    address, seq, body = write.address, checked.first, checked.bodies[0]
     items = scratch.scope.lists.get((address.namespace, address.key))
-    if type(items) is not list or body is None:
+    if type(items) is not list:
         return None
     batches, journal = scratch.batches, state.journal
-    batch = BatchRange(seq, seq, checked.task)
+    batch = BatchRange(seq, seq, task)
     state.applying = seq
     try:
         journal.append((_cut_both, items, len(items), batches, len(batches)))
