@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from urllib.parse import parse_qsl
 
@@ -76,7 +77,9 @@ def find_backend(scheme: str) -> Backend:
     return found
 
 
+@cache
 def _points() -> list[EntryPoint]:
+    """Read once: it takes a look at every installed distribution."""
     return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
 
 

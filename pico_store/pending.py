@@ -44,7 +44,7 @@ class PendingState:
         self._tasks: dict[Seq, TaskFacts | None] = {}
         self._entries: dict[Seq, Seq] = {}
         self._heads: list[tuple[Seq, Seq, Seq]] = []
-        self._steps: dict[Address, list[_ListStep]] = {}
+        self._steps: dict[Address, _ListSteps] = {}
         self._policies: dict[tuple[Seq, Shape, str, str | None], bool] = {}
 
     # --- What a write meets ---
@@ -162,7 +162,10 @@ class PendingState:
         self, address: Address, seq: Seq, act: _ListAct, element: Seq | None = None
     ) -> None:
         """Note a list write."""
-        self._steps.setdefault(address, []).append((seq, act, element))
+        steps = self._steps.get(address)
+        if steps is None:
+            steps = self._steps[address] = _ListSteps()
+        steps.add(seq, act, element)
 
     def add_policy(self, address: ConversationAddress, shape: Shape) -> None:
         """Note the first write of an address."""
@@ -188,8 +191,38 @@ class PendingState:
         return found
 
     def _found_in_steps(self, address: Address, element: Seq, through: int) -> bool | None:
+        steps = self._steps.get(address)
+        return None if steps is None else steps.found(element, through)
+
+
+class _ListSteps:
+    """The writes of one list in a batch, and what they amount to."""
+
+    __slots__ = ("_cleared", "_now", "_steps")
+
+    def __init__(self) -> None:
+        self._steps: list[_ListStep] = []
+        self._now: dict[Seq, bool] = {}
+        self._cleared = False
+
+    def add(self, seq: Seq, act: _ListAct, element: Seq | None) -> None:
+        """Note the next write."""
+        self._steps.append((seq, act, element))
+        if act == "append":
+            self._now[seq] = True
+        elif element is not None:
+            self._now[element] = False
+        else:
+            self._now.clear()
+            self._cleared = True
+
+    def found(self, element: Seq, through: int) -> bool | None:
+        """Tell whether the writes up to a position show an element; ``None``: they do not say."""
+        if through >= self._steps[-1][0]:
+            return self._now.get(element, False if self._cleared else None)
+        # A fork of this batch left in between: rare, so that looking at each is good enough.
         visible: bool | None = None
-        for seq, act, removed in self._steps.get(address, ()):
+        for seq, act, removed in self._steps:
             if seq > through:
                 break
             if act == "append":

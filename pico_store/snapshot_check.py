@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
-from pico_store.check import ROOT, check_name
 from pico_store.errors import InvalidBatchError
 from pico_store.limits import SEQ_MAX
+from pico_store.names import check_name
 from pico_store.records import BatchRange, Conversation, Entry, Task
+from pico_store.rules import ROOT
 from pico_store.snapshot import (
     AddressPolicy,
     DeletedConversation,

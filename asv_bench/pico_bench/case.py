@@ -56,7 +56,8 @@ def run_case(target: str, setting: Setting) -> Numbers:
     with TemporaryDirectory(prefix="case-", dir=setting.kept) as folder:
         there = msgspec.structs.replace(setting, folder=folder)
         text = msgspec.json.encode(there).decode()
-        command = [sys.executable, "-m", "pico_bench.case", target, text]
+        # -P: a module of the folder that this is called in is none of ours.
+        command = [sys.executable, "-P", "-m", "pico_bench.case", target, text]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         words = done.stderr.strip().splitlines() or [f"ended with code {done.returncode}"]

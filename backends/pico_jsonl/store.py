@@ -35,13 +35,13 @@ from pico_jsonl.tail import last_number
 from pico_jsonl.verify import verify_session
 from pico_memory.load import load
 from pico_memory.resident import Resident
-from pico_store.check import check_name
 from pico_store.errors import (
     OwnershipLostError,
     SessionExistsError,
     SessionOwnedError,
     StorageClosedError,
 )
+from pico_store.names import check_name
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Durability, OpenReport, SessionInfo, VacuumReport, VerifyReport
 

@@ -14,10 +14,10 @@ from pico_memory.scope import ListState, RewindList
 from pico_memory.snapshot import policy_order
 from pico_memory.state import SessionState
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq
-from pico_store.check import check_name
 from pico_store.entry_body import pack_entry
 from pico_store.errors import RefusedError
 from pico_store.limits import SEQ_MAX
+from pico_store.names import check_name
 from pico_store.records import BatchRange, Conversation, Entry, Task
 from pico_store.snapshot import (
     AddressPolicy,

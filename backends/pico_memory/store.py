@@ -15,7 +15,6 @@ from pico_memory.state import SessionState
 from pico_memory.storage import MemoryStorage, Session
 from pico_memory.weight import weigh
 from pico_store.backends import Backend, Promises
-from pico_store.check import check_name
 from pico_store.errors import (
     SessionExistsError,
     SessionOwnedError,
@@ -25,6 +24,7 @@ from pico_store.errors import (
     UnknownSessionError,
     UnsupportedError,
 )
+from pico_store.names import check_name
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Owner, SessionInfo, VacuumReport, VerifyReport
 

@@ -5,11 +5,14 @@ Source: SPEC.md, DUR-8. SQLite's own integrity check says "ok" over most flipped
 
 from __future__ import annotations
 
+from typing import Final
 from zlib import crc32
 
 import msgspec
 
 _pack = msgspec.msgpack.Encoder().encode
+
+_NEVER: Final = 1 << 40
 
 Column = int | str | bytes | None
 
@@ -23,4 +26,8 @@ def checksum(columns: tuple[Column, ...], body: bytes | None) -> int:
         body: The payload; ``None`` has another checksum than ``b""``.
     """
     start = crc32(_pack(columns))
-    return (start if body is None else crc32(body, start + 1 & 0xFFFFFFFF)) - 0x80000000
+    try:
+        return (start if body is None else crc32(body, start + 1 & 0xFFFFFFFF)) - 0x80000000
+    except TypeError:
+        # One bit of a row decides whether SQLite returns its bytes as such or as a text.
+        return _NEVER

@@ -52,7 +52,7 @@ _VALUES = f"""
         FROM current_values v WHERE v.scope = :scope
     UNION ALL SELECT v.seq, {_SCRATCH}, v.scope, v.namespace, v.key, v.checksum, v.body
         FROM records t JOIN current_values v ON v.scope = -t.id
-        WHERE t.session = :session AND t.role < 2
+        WHERE t.live = :session
     ORDER BY 1"""
 _ELEMENTS = f"""
     SELECT e.seq, iif(l.rewind, {_REWIND}, {_STICKY}), l.scope, l.namespace, l.key, e.checksum,
@@ -64,8 +64,8 @@ _ELEMENTS = f"""
     ORDER BY 1"""
 _FRAMES = f"""
     SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.namespace, s.key, s.checksum, s.body, s.writes
-        FROM records t JOIN scratch s ON s.id BETWEEN {STREAM}
-        WHERE t.session = :session AND t.role < 2 AND s.body IS NOT NULL ORDER BY 1"""
+        FROM records t JOIN scratch f ON f.task = t.id JOIN scratch s ON s.id BETWEEN {STREAM}
+        WHERE t.live = :session AND s.body IS NOT NULL ORDER BY 1"""
 _MARKERS = """
     SELECT m.seq, m.element, l.scope, l.namespace, l.key
         FROM conversations c JOIN lists l ON l.scope = c.id JOIN list_markers m ON m.list = l.list

@@ -13,6 +13,7 @@ import apsw
 
 from pico_sqlite.connection import Row
 from pico_sqlite.numbers import Numbers
+from pico_sqlite.readers import Readers
 from pico_store.address import Seq
 from pico_store.records import Conversation
 from pico_store.view import TaskFacts
@@ -41,6 +42,8 @@ class LiveTask(NamedTuple):
     """Where its scratch is kept; ``None`` if it never wrote any."""
     origin: int
     """What a number's key is added to for the key of its scratch row."""
+    has_values: bool
+    """False only if its scratch surely holds no value, so that settling need not look."""
 
 
 class ListName(NamedTuple):
@@ -60,6 +63,24 @@ class Bounded(dict[K, V], Generic[K, V]):
         self[key] = value
 
 
+class KindNames(dict[int, str]):
+    """The names of kinds by number; one that was made by who took the session is looked up."""
+
+    def __init__(self, session: int) -> None:
+        super().__init__()
+        self._session = session
+        self.readers: Readers | None = None
+
+    def __missing__(self, kind: int) -> str:
+        if self.readers is not None:
+            sql = "SELECT name FROM kinds WHERE kind = ? AND session = ?"
+            with self.readers.snapshot() as snapshot:
+                for (name,) in snapshot.rows(sql, (kind, self._session)):
+                    self[kind] = name
+                    return str(name)
+        raise KeyError(kind)
+
+
 class Memo:
     """What one handle remembers of one session."""
 
@@ -71,7 +92,7 @@ class Memo:
         ).fetchall()
         self.numbers = Numbers([(high, base) for high, base in extents])
         self.kinds: dict[str, tuple[int, bool]] = {}
-        self.kind_names: dict[int, str] = {}
+        self.kind_names = KindNames(session)
         for kind, name, entries in db.execute(
             "SELECT kind, name, entries FROM kinds WHERE session = ?", (session,)
         ):
@@ -84,6 +105,8 @@ class Memo:
         self.ancestors: Bounded[int, Conversation] = Bounded()
         """Records by id, deleted ones included: the links never change."""
         self.policies: Bounded[tuple[int, str, str | None], bool] = Bounded()
+        self.namespaces: Bounded[tuple[int, str], tuple[bool, bool]] = Bounded()
+        """Whether a conversation has sticky, and rewindable, values in a namespace."""
         self.lists: Bounded[tuple[int, str, str], ListName] = Bounded()
 
     def keep_task(self, id: int, task: LiveTask) -> None:

@@ -42,8 +42,14 @@ class OwnerRecord(Struct, frozen=True):
 
 
 def decode_owner(text: str | None) -> OwnerRecord | None:
-    """Return the stored owner, if any."""
-    return None if text is None else msgspec.json.decode(text, type=OwnerRecord)
+    """Return the stored owner, if any; a record that cannot be read is nobody's.
+
+    Whoever it was is fenced by the epoch, as after any other take-over.
+    """
+    try:
+        return None if text is None else msgspec.json.decode(text, type=OwnerRecord)
+    except msgspec.DecodeError:
+        return None
 
 
 def new_owner() -> OwnerRecord:

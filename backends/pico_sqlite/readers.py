@@ -10,7 +10,7 @@ from typing import Final
 import apsw
 
 from pico_sqlite.connection import Bindings, Row, connect, translate
-from pico_store.errors import StorageClosedError
+from pico_store.errors import StorageClosedError, StoreDamagedError
 
 _IDLE_MAX: Final = 8
 
@@ -66,6 +66,10 @@ class Readers:
                     db.execute("ROLLBACK")
         except apsw.Error as error:
             raise translate(self._path, "read", error) from error
+        except (KeyError, UnicodeDecodeError) as error:
+            # Rows lead to rows that are not there, or a text is none: no whole file has either.
+            problem = f"{error!r}; run pico verify, restore a backup"
+            raise StoreDamagedError(f"{self._path}: read: damaged rows: {problem}") from error
         finally:
             self._give_back(db)
 

@@ -29,7 +29,7 @@ _EMPTY: Final = ", ".join(
     f"{column} = NULL"
     for column in (
         *("role", "conversation", "kind", "checksum", "key", "by_task", "head", "session"),
-        *("status", "flags", "stream", "after", "body"),
+        *("live", "status", "flags", "after", "body"),
     )
 )
 _DROP: Final = (
@@ -54,7 +54,10 @@ _DROP: Final = (
 
 def delete_session(db: apsw.Connection, session: int) -> None:
     """Delete all rows of a session, inside a transaction."""
-    streams = "SELECT stream FROM records WHERE session = ? AND role < 2 AND stream IS NOT NULL"
+    streams = (
+        f"SELECT f.id >> {STREAM_BITS} FROM records t JOIN scratch f ON f.task = t.id "
+        "WHERE t.live = ?"
+    )
     rows: list[Row] = db.execute(streams, (session,)).fetchall()
     for (stream,) in rows:
         first = stream << STREAM_BITS

@@ -32,15 +32,14 @@ _ROLE_NAMES: Final[tuple[TaskRole, ...]] = ("start", "inflight", "terminal")
 # The columns of a row, in the order that the methods of `RecordReads` decode them.
 CONVERSATION: Final = "id, parent, at, owner, through, checksum"
 ENTRY: Final = "id, conversation, kind, key, by_task, head, checksum, body"
-TASK: Final = (
-    "t.id, t.conversation, t.kind, t.status, t.role, t.flags, t.after, t.checksum, t.body, t.stream"
-)
+TASK: Final = "t.id, t.conversation, t.kind, t.status, t.role, t.flags, t.after, t.checksum, t.body"
 _LIVE = "EXISTS (SELECT 1 FROM conversations c WHERE c.id = t.conversation AND c.through IS NULL)"
 _after = msgspec.msgpack.Decoder(tuple[Seq, ...]).decode
 
 
-# The rows of a task's stream, for a statement that has the task as t.
-STREAM: Final = f"t.stream << {STREAM_BITS} AND (t.stream << {STREAM_BITS}) + {STREAM_LAST}"
+# The rows of a stream, for a statement that has its first row as f.
+_START: Final = f"((f.id >> {STREAM_BITS}) << {STREAM_BITS})"
+STREAM: Final = f"{_START} AND {_START} + {STREAM_LAST}"
 
 
 def stream_rows(task: int, stream: int, first: int, last: int) -> tuple[int, int]:
@@ -77,7 +76,7 @@ class RecordReads:
                 break
         sql = (
             f"SELECT t.id, (SELECT max(s.id) FROM scratch s WHERE s.id BETWEEN {STREAM}) "
-            "FROM records t WHERE t.session = ? AND t.role < 2 AND t.stream IS NOT NULL"
+            "FROM records t JOIN scratch f ON f.task = t.id WHERE t.live = ?"
         )
         for task, id in self.fetch(snapshot, sql, (self._memo.session,)):
             if id is not None:
@@ -176,7 +175,7 @@ class RecordReads:
     def scan_entries(self, snapshot: Snapshot, query: EntryQuery, window: Window) -> Page[Entry]:
         """Return a page of what a conversation shows."""
         conversation = self.live(snapshot, query.conversation_id, "conversationId")
-        conditions = ["role = 3", "conversation = ?", "id BETWEEN ? AND ?"]
+        conditions = ["session IS NULL", "conversation = ?", "id BETWEEN ? AND ?"]
         filters: list[int | str | None] = []
         if query.kind is not None:
             kind = self.kind(snapshot, query.kind)
@@ -277,13 +276,11 @@ class RecordReads:
         numbers = self._memo.numbers
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
         if query.conversation_ids is not None:
-            # Named with its session, a conversation's live tasks have an index of their own;
-            # without, SQLite walks all records of the range.
+            # Named with their session, a conversation's live tasks have an index of their own.
             is_live = query.live or query.role in ("start", "inflight")
             session = (self._memo.session,) if is_live else ()
-            of_conversation = sql.format(
-                "t.session = ? AND " * bool(is_live) + "t.conversation = ? AND t.id BETWEEN ? AND ?"
-            )
+            index = "t.live = ?" if is_live else "t.session IS NOT NULL"
+            of_conversation = sql.format(f"{index} AND t.conversation = ? AND t.id BETWEEN ? AND ?")
             for id in dict.fromkeys(query.conversation_ids):
                 key = numbers.key(self.live(snapshot, id, "conversationIds").id)
                 values = (*session, key, *bounds, *filters, wanted)
@@ -292,9 +289,7 @@ class RecordReads:
             keys.sort(reverse=window.newest_first)
         elif query.live or query.role in ("start", "inflight"):
             values = (self._memo.session, *bounds, *filters, wanted)
-            rows = self.fetch(
-                snapshot, sql.format("t.session = ? AND t.id BETWEEN ? AND ?"), values
-            )
+            rows = self.fetch(snapshot, sql.format("t.live = ? AND t.id BETWEEN ? AND ?"), values)
             keys = [row[0] for row in rows]
         else:
             in_range = sql.format("t.id BETWEEN ? AND ?")
@@ -316,7 +311,6 @@ class RecordReads:
         conditions: list[str] = []
         filters: list[int | str | None] = []
         if query.live or query.role in ("start", "inflight"):
-            # Written as the partial indexes are, so that no terminal row is looked at.
             conditions.append("t.role < 2")
         else:
             conditions.append(f"t.role < 3 AND {_LIVE}")
@@ -361,18 +355,24 @@ class RecordReads:
             owns=self._owns(snapshot, row[0]) if owns and flags & OWNER else (),
         )
 
-    def live_task(self, row: Row) -> LiveTask:
+    def live_task(self, row: Row, stream: int | None = None) -> LiveTask:
         """Return what a change needs to know of a task, from its row."""
         conversation = self._memo.numbers.seq(row[1])
-        kind, stream = self._memo.kind_names[row[2]], row[9]
+        kind = self._memo.kind_names[row[2]]
         origin = 0 if stream is None else (stream << STREAM_BITS) - row[0]
-        return LiveTask(conversation, kind, row[5], row[6], stream, origin)
+        return LiveTask(conversation, kind, row[5] or 0, row[6], stream, origin, has_values=True)
 
     def task_row(self, snapshot: Snapshot, id: Seq) -> Row | None:
         """Return a task's row if its conversation is live."""
         sql = f"SELECT {TASK} FROM records t WHERE t.id = ? AND t.role < 3 AND {_LIVE}"
         rows = self.fetch(snapshot, sql, (self._memo.numbers.find(id),))
         return rows[0] if rows else None
+
+    def stream(self, snapshot: Snapshot, task: int) -> int | None:
+        """Return the stream of a live task, by the task's key, if it ever wrote scratch."""
+        sql = f"SELECT id >> {STREAM_BITS} FROM scratch WHERE task = ?"
+        rows = self.fetch(snapshot, sql, (task,))
+        return int(rows[0][0]) if rows else None
 
     def _owns(self, snapshot: Snapshot, key: int) -> tuple[Seq, ...]:
         sql = "SELECT id FROM conversations WHERE owner = ? AND through IS NULL ORDER BY id"
@@ -405,7 +405,10 @@ class RecordReads:
             if len(found) >= wanted:
                 break
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
-        sql = "SELECT id, stream FROM records WHERE session = ? AND role < 2 AND stream IS NOT NULL"
+        sql = (
+            f"SELECT t.id, f.id >> {STREAM_BITS} FROM records t JOIN scratch f ON f.task = t.id "
+            "WHERE t.live = ?"
+        )
         of_task = (
             "SELECT id, writes FROM scratch WHERE id BETWEEN ? AND ? AND writes > 0 "
             f"ORDER BY id {direction} LIMIT ?"

@@ -31,12 +31,21 @@ from pico_store.check import CheckedBatch
 from pico_store.forks import inherited_through
 from pico_store.records import Conversation, Entry, ForkPoint, Task
 
-ENTRY_ROLE: Final = 3
 ROLES: Final = {"start": 0, "inflight": 1, "terminal": 2}
 _pack = msgspec.msgpack.Encoder().encode
 
 _BOUNDARY = "INSERT INTO records(id, writes) VALUES(?, ?)"
-_RECORD = "INSERT INTO records VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ENTRY = (
+    "INSERT INTO records(id, writes, role, conversation, kind, checksum, key, by_task, head, body) "
+    "VALUES(?, ?, 3, ?, ?, ?, ?, ?, ?, ?)"
+)
+_TASK = (
+    "INSERT INTO records(id, writes, role, conversation, kind, checksum, session, live, status, "
+    "flags, after, body) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_SETTLE = (
+    "UPDATE records SET status = ?, role = 2, live = NULL, checksum = ?, body = ? WHERE id = ?"
+)
 _CONVERSATION = (
     "INSERT INTO conversations VALUES(?, ?, ?, ?, ?, "
     "(SELECT conversation FROM records WHERE id = ?), ?, ?)"
@@ -59,7 +68,7 @@ class Rows:
         self._epoch = epoch
         # The size of a batch whose first row has not been written yet.
         self._writes: int | None = None
-        self.scratch = ScratchRows(db, memo, epoch, self.put_value)
+        self.scratch = ScratchRows(db, memo, self.put_value)
 
     def write(self, checked: CheckedBatch) -> None:
         """Write a batch.
@@ -219,18 +228,16 @@ class Rows:
             write.head,
         )
         self._run(
-            _RECORD,
+            _ENTRY,
             (
                 numbers.key(write.id),
                 self._writes,
-                ENTRY_ROLE,
                 numbers.key(write.conversation_id),
                 self.kind(write.kind, entries=True),
                 checksum(columns, body),
                 write.key,
                 None if write.by_task_id is None else numbers.key(write.by_task_id),
                 None if write.head is None else numbers.key(write.head),
-                *(None, None, None, None, None),
                 body,
             ),
         )
@@ -251,9 +258,10 @@ class Rows:
         numbers = self._memo.numbers
         flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
         after = _pack(write.after) if write.after else None
-        known = LiveTask(write.conversation_id, write.kind, flags, after, stream=None, origin=0)
+        known = LiveTask(write.conversation_id, write.kind, flags, after, None, 0, has_values=False)
+        session = self._memo.session
         self._run(
-            _RECORD,
+            _TASK,
             (
                 numbers.key(write.id),
                 self._writes,
@@ -261,11 +269,10 @@ class Rows:
                 numbers.key(write.conversation_id),
                 self.kind(write.kind, entries=False),
                 checksum(task_columns(write.id, write.status, write.role, known), body),
-                *(None, None, None),
-                self._memo.session,
+                session,
+                None if write.role == "terminal" else session,
                 write.status,
                 flags,
-                None,
                 after,
                 body,
             ),
@@ -294,7 +301,7 @@ class Rows:
         known = self._memo.drop_task(write.id)
         key = self._memo.numbers.key(write.id)
         sums = checksum(task_columns(write.id, write.status, "terminal", known), body)
-        self._run(_PATCH, (write.status, ROLES["terminal"], known.flags, sums, body, key))
+        self._run(_SETTLE, (write.status, sums, body, key))
         self.scratch.retire(known, key)
 
     # --- Values and lists of a main batch ---
@@ -322,6 +329,11 @@ class Rows:
         if type(address) is ConversationAddress:
             policy = (address.conversation, address.namespace, address.key)
             self._memo.policies.keep(policy, address.rewind)
+            found = self._memo.namespaces.get(policy[:2])
+            if found is not None:
+                sticky, rewindable = found
+                found = (True, rewindable) if not address.rewind else (sticky, True)
+                self._memo.namespaces[policy[:2]] = found
 
     def has_current(self, address: Address) -> bool:
         """Tell whether a sticky address has a row."""

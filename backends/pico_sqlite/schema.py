@@ -35,17 +35,19 @@ SCHEMA: Final = (
         WHERE owner_conversation IS NOT NULL""",
     # Entries (role 3), tasks (roles 0 to 2) and, where a batch begins with neither, its boundary
     # (role NULL), all by number: what a commit creates lands on one page at the end of the tree.
-    # writes is the size of the batch that begins at the row.
+    # writes is the size of the batch that begins at the row; session is set for tasks, and live is
+    # the session of those that are not terminal: no patch changes what an index is made of.
     """CREATE TABLE records(
         id INTEGER PRIMARY KEY, writes INT, role INT, conversation INT, kind INT, checksum INT,
-        key TEXT, by_task INT, head INT, session INT, status TEXT, flags INT, stream INT,
+        key TEXT, by_task INT, head INT, session INT, status TEXT, live INT, flags INT,
         after BLOB, body BLOB)""",
     # Without a kind its own order serves; with one, the index is read and not the rows.
-    "CREATE INDEX entry_conversation ON records(conversation, id, kind) WHERE role = 3",
+    "CREATE INDEX entry_conversation ON records(conversation, id, kind) WHERE session IS NULL "
+    "AND conversation IS NOT NULL",
     "CREATE INDEX entry_key ON records(conversation, kind, key) WHERE key IS NOT NULL",
     "CREATE INDEX entry_head ON records(conversation) WHERE head IS NOT NULL",
-    "CREATE INDEX task_conversation ON records(conversation) WHERE role < 3",
-    "CREATE INDEX task_live ON records(session, conversation) WHERE role < 2",
+    "CREATE INDEX task_conversation ON records(conversation) WHERE session IS NOT NULL",
+    "CREATE INDEX task_live ON records(live, conversation) WHERE live IS NOT NULL",
     # The current value of sticky, session and scratch addresses; body NULL: deleted, kept for its
     # policy. scope is the key of the conversation, the session's own (number 0), or minus the key
     # of the task.
@@ -66,9 +68,10 @@ SCHEMA: Final = (
     """CREATE TABLE list_markers(
         list INT, element INT, seq INT, PRIMARY KEY(list, element, seq)) WITHOUT ROWID""",
     # One row a scratch write, by its task's stream (see scratch_rows.py). writes is the size of the
-    # batch in its first row, else 0. body NULL: nothing is left of the write but its number, which
-    # the sequence and the boundaries need.
+    # batch in its first row, else 0; task is set in the stream's first row. body NULL: nothing is
+    # left of the write but its number, which the sequence and the boundaries need.
     """CREATE TABLE scratch(
-        id INTEGER PRIMARY KEY, writes INT NOT NULL, namespace TEXT, key TEXT, checksum INT,
-        body BLOB)""",
+        id INTEGER PRIMARY KEY, writes INT NOT NULL, task INT, namespace TEXT, key TEXT,
+        checksum INT, body BLOB)""",
+    "CREATE INDEX scratch_task ON scratch(task) WHERE task IS NOT NULL",
 )

@@ -15,7 +15,6 @@ import apsw
 from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import LiveTask, Memo
-from pico_sqlite.numbers import EXTENT_BITS, LOW
 from pico_store.address import Address, ScratchAddress, Seq
 from pico_store.batch import ListAppend, ListClear, ListRemove, ValueDelete, ValueSet
 from pico_store.check import CheckedBatch
@@ -23,10 +22,7 @@ from pico_store.errors import LimitExceededError, OwnershipLostError
 
 STREAM_BITS: Final = 32
 STREAM_LAST: Final = (1 << STREAM_BITS) - 1
-_FRAME: Final = (
-    "INSERT INTO scratch SELECT ?, 1, ?, '', ?, ? FROM sessions WHERE session = ? AND epoch = ?"
-)
-_ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?)"
+_ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?, ?)"
 _SPENT: Final = (
     "UPDATE scratch SET namespace = NULL, key = NULL, checksum = NULL, body = NULL WHERE "
 )
@@ -50,40 +46,13 @@ def lost(epoch: int) -> OwnershipLostError:
 class ScratchRows:
     """Writes the scratch of one session's tasks."""
 
-    def __init__(self, db: apsw.Connection, memo: Memo, epoch: int, put_value: PutValue) -> None:
+    def __init__(self, db: apsw.Connection, memo: Memo, put_value: PutValue) -> None:
         self._db = db
         self._run = db.cursor().execute
-        self._changes = db.changes
         self._memo = memo
-        self._epoch = epoch
         self._put_value = put_value
-
-    def write_frame(self, task: Seq, seq: Seq, namespace: str, body: bytes) -> bool:
-        """Write a batch that is one append to a list without a key, in one statement.
-
-        The statement finds out by itself whether the handle still owns the session, so that it
-        needs no transaction around it.
-
-        Returns:
-            False, and nothing is written, where one statement is not enough.
-
-        Raises:
-            OwnershipLostError: Another open took the session over.
-        """
-        memo = self._memo
-        # The arithmetic of numbers.py, stretched out: this runs once for every streamed frame.
-        extent = memo.numbers.keys.get(seq >> EXTENT_BITS)
-        known = memo.live_tasks[task]
-        if extent is None:
-            return False
-        id = known.origin + (extent | (seq & LOW))
-        if id >> STREAM_BITS != known.stream:
-            return False
-        sums = checksum((seq, task, 1, namespace, ""), body)
-        self._run(_FRAME, (id, namespace, sums, body, memo.session, self._epoch))
-        if not self._changes():
-            raise lost(self._epoch)
-        return True
+        # The key of a task whose stream's first row has not been written yet.
+        self._starts: int | None = None
 
     def write(self, checked: CheckedBatch) -> None:
         """Write any scratch batch, in a transaction of a handle that owns the session."""
@@ -106,9 +75,8 @@ class ScratchRows:
             sql = f"SELECT coalesce(max(id) >> {STREAM_BITS}, -1) + 1 FROM scratch"
             rows: list[Row] = self._run(sql).fetchall()
             stream = int(rows[0][0])
-            key = self._memo.numbers.key(task)
-            self._run("UPDATE records SET stream = ? WHERE id = ?", (stream, key))
-            known = known._replace(stream=stream, origin=(stream << STREAM_BITS) - key)
+            self._starts = self._memo.numbers.key(task)
+            known = known._replace(stream=stream, origin=(stream << STREAM_BITS) - self._starts)
             self._memo.keep_task(task, known)
         return known
 
@@ -129,14 +97,16 @@ class ScratchRows:
             stored = stored_key(address.key)
             columns = (seq, address.task, writes, address.namespace, stored)
             row = (address.namespace, stored, checksum(columns, body), body)
-        self._run(_ROW, (id, writes, *row))
+        self._run(_ROW, (id, writes, self._starts, *row))
+        self._starts = None
 
     def retire(self, known: LiveTask, key: int) -> None:
         """Delete a task's scratch."""
         if known.stream is not None:
             first = known.stream << STREAM_BITS
             self._run("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
-            self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
+            if known.has_values:
+                self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
 
     # Each returns whether the write's own row holds its payload.
 
@@ -158,6 +128,9 @@ class ScratchRows:
 
     def _set(self, known: LiveTask, write: ValueSet, seq: Seq, body: bytes) -> bool:
         self._put_value(write.address, seq, body)
+        if not known.has_values:
+            assert type(write.address) is ScratchAddress
+            self._memo.keep_task(write.address.task, known._replace(has_values=True))
         return False
 
     def _delete(self, known: LiveTask, write: ValueDelete, seq: Seq, body: None) -> bool:

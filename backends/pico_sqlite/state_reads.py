@@ -260,16 +260,15 @@ class StateReads:
         numbers = self._memo.numbers
         key = stored_key(address.key)
         task = numbers.find(address.task)
-        sql = "SELECT stream FROM records WHERE id = ? AND role < 2 AND stream IS NOT NULL"
-        found = self._records.fetch(snapshot, sql, (task,))
-        if not found:
+        stream = self._records.stream(snapshot, task)
+        if stream is None:
             return
         sql = (
             "SELECT id, writes, checksum, body FROM scratch WHERE id BETWEEN ? AND ? "
             f"AND namespace = ? AND key = ? ORDER BY id{' DESC' * window.newest_first}"
         )
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
-        values = (*stream_rows(task, found[0][0], *bounds), address.namespace, key)
+        values = (*stream_rows(task, stream, *bounds), address.namespace, key)
         self._counters.queries += 1
         for id, writes, sums, body in snapshot.stream(sql, values):
             seq = numbers.seq(task + (id & STREAM_LAST))
@@ -306,6 +305,16 @@ class StateReads:
         if self._records.fetch(snapshot, f"SELECT 1 FROM value_versions {where}", values):
             return True
         return None
+
+    def has_values(
+        self, snapshot: Snapshot, conversation: Seq, namespace: str
+    ) -> tuple[bool, bool]:
+        """Tell whether a conversation has sticky, and rewindable, values in a namespace."""
+        values = (self._memo.numbers.find(conversation), namespace)
+        where = "WHERE scope = ? AND namespace = ? LIMIT 1"
+        sticky = self._records.fetch(snapshot, f"SELECT 1 FROM current_values {where}", values)
+        versions = self._records.fetch(snapshot, f"SELECT 1 FROM value_versions {where}", values)
+        return bool(sticky), bool(versions)
 
     def _check_policy(self, snapshot: Snapshot, address: ConversationAddress, shape: Shape) -> None:
         policy = self.rewind_policy(snapshot, address, shape)

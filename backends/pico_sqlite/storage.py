@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from pico_sqlite.export import export_session
+from pico_sqlite.frames import Frames
 from pico_sqlite.memo import Memo
 from pico_sqlite.owner import OwnerRecord
 from pico_sqlite.readers import Readers, Snapshot
@@ -94,6 +95,7 @@ class SqliteStorage:
         self._state: StateReads
         self._view: View
         self._rows: Rows
+        self._frames: Frames
         self._remember()
 
     # --- What it is ---
@@ -135,37 +137,28 @@ class SqliteStorage:
     def commit(self, batch: Batch, *, expected_first: Seq | None = None) -> BatchRange:
         if not self._may_commit:
             self._refuse_commit()
-        rows = self._rows
-        if rows.db is not self._writer.db:
-            rows = Rows(self._writer.db, self._memo, self._epoch)
-            self._rows = rows
-        if type(batch) is ScratchBatch and expected_first is None:
+        if self._rows.db is not self._writer.db:
+            self._attach()
+        if type(batch) is ScratchBatch and expected_first is None and not self._writer.shares:
             body = lone_append(batch, self._view)
-            if body is not None and self._commit_frame(rows, batch, body):
-                last = self._view.last_seq
-                return BatchRange(last, last, batch.task)
+            if body is not None:
+                try:
+                    done = self._frames.write(batch, body)
+                except BaseException as error:
+                    self._after_failure(error)
+                    raise
+                if done is not None:
+                    self._counters.commits += 1
+                    return done
         checked = check_batch(batch, self._view, expected_first)
         try:
-            self._writer.write(rows, checked)
+            self._writer.write(self._rows, checked)
+            self._view.last_seq = last = checked.last
         except BaseException as error:
             self._after_failure(error)
             raise
-        self._view.last_seq = last = checked.last
         self._counters.commits += 1
         return BatchRange(checked.first, last, checked.task)
-
-    def _commit_frame(self, rows: Rows, batch: ScratchBatch, body: bytes) -> bool:
-        """Commit a lone append in one statement; say whether that was enough."""
-        seq: Seq = self._view.last_seq + 1  # type: ignore[assignment]
-        try:
-            if not self._writer.write_frame(rows, batch, seq, body):
-                return False
-        except BaseException as error:
-            self._after_failure(error)
-            raise
-        self._view.last_seq = seq
-        self._counters.commits += 1
-        return True
 
     def _refuse_commit(self) -> NoReturn:
         self._check_usable()
@@ -190,11 +183,17 @@ class SqliteStorage:
         """Read what the handle keeps in memory from the file."""
         with self._readers.snapshot() as snapshot:
             self._memo = Memo(self._session, snapshot.db)
+            self._memo.kind_names.readers = self._readers
             self._records = RecordReads(self._memo, self._counters, self._session_id)
             self._state = StateReads(self._memo, self._counters, self._records)
             last_seq = self._records.last_seq(snapshot)
         self._view = View(self._memo, self._readers, self._records, self._state, last_seq)
+        self._attach()
+
+    def _attach(self) -> None:
+        """Write through the writer's present connection."""
         self._rows = Rows(self._writer.db, self._memo, self._epoch)
+        self._frames = Frames(self._writer, self._memo, self._view, self._epoch)
 
     # --- Reading ---
 

@@ -21,7 +21,6 @@ from pico_sqlite.rows import Rows
 from pico_sqlite.storage import SqliteStorage
 from pico_sqlite.verify import verify_file
 from pico_sqlite.writer import Writer
-from pico_store.check import check_name
 from pico_store.errors import (
     PicoError,
     SessionExistsError,
@@ -29,6 +28,7 @@ from pico_store.errors import (
     StorageClosedError,
     UnknownSessionError,
 )
+from pico_store.names import check_name
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import (
@@ -68,7 +68,7 @@ class SqliteStore:
         try:
             prepare(self._writer.db, path)
         except BaseException:
-            self._writer.close()
+            self._writer.abandon()
             raise
         self._readers = Readers(path, busy_ms=busy_ms)
         _stores.add(self)

@@ -11,7 +11,7 @@ import apsw
 
 from pico_sqlite.connection import Row
 from pico_sqlite.export import export_session
-from pico_sqlite.memo import Memo
+from pico_sqlite.memo import OWNER, Memo
 from pico_sqlite.readers import Snapshot
 from pico_sqlite.record_reads import CONVERSATION, ENTRY, STREAM, TASK, RecordReads
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
@@ -21,6 +21,8 @@ from pico_store.limits import SEQ_MAX
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Counters, Problem, VerifyReport
 
+# The session of a record's key.
+_SESSION: Final = "(SELECT x.session FROM extents x WHERE x.base = {key} >> 20)"
 # Each statement yields what must not be there: a place and what is wrong with it.
 _MISFITS: Final = (
     "SELECT 'record ' || id, 'its conversation does not exist' FROM records r "
@@ -30,16 +32,44 @@ _MISFITS: Final = (
     "WHERE role IS NOT NULL AND NOT EXISTS (SELECT 1 FROM kinds k WHERE k.kind = r.kind)",
     f"SELECT 'scratch stream ' || stream, 'its task is not live' FROM "
     f"(SELECT DISTINCT id >> {STREAM_BITS} AS stream FROM scratch "
-    "EXCEPT SELECT stream FROM records WHERE role < 2)",
+    f"EXCEPT SELECT f.id >> {STREAM_BITS} FROM scratch f JOIN records t ON t.id = f.task "
+    "WHERE t.role < 2 AND t.live = t.session)",
     "SELECT 'list element ' || seq, 'its list does not exist' FROM list_elements e "
     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = e.list)",
     "SELECT 'list marker ' || seq, 'its list does not exist' FROM list_markers m "
     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = m.list)",
     "SELECT 'extent ' || base, 'its session does not exist' FROM extents x "
     "WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",
+    "SELECT 'record ' || id, 'its role is ' || role FROM records WHERE role NOT BETWEEN 0 AND 3",
+    "SELECT 'record ' || id, 'it has a body and no role' FROM records "
+    "WHERE role IS NULL AND body IS NOT NULL",
+    "SELECT 'record ' || id, 'its flags are ' || flags FROM records "
+    "WHERE flags NOT BETWEEN 0 AND 15",
+    "SELECT 'record ' || id, 'it is marked as a task of session ' || session FROM records r "
+    f"WHERE session IS NOT CASE WHEN role < 3 THEN {_SESSION.format(key='r.id')} END",
+    "SELECT 'record ' || id, 'no batch holds it' FROM records r WHERE role IS NOT NULL AND id >= "
+    "(SELECT b.id + b.writes FROM records b WHERE b.id BETWEEN r.id >> 20 << 20 AND r.id "
+    "AND b.writes > 0 ORDER BY b.id DESC LIMIT 1)",
+    "SELECT 'conversation ' || id, 'its session is ' || session FROM conversations c "
+    f"WHERE session IS NOT {_SESSION.format(key='c.id')}",
+    "SELECT 'conversation ' || id, 'it is not found by its owner' FROM conversations c "
+    "WHERE through IS NULL AND owner_conversation IS NOT "
+    "(SELECT t.conversation FROM records t WHERE t.id = c.owner)",
+    "SELECT 'conversation ' || id, 'its owner does not know of it' FROM conversations c "
+    f"WHERE EXISTS (SELECT 1 FROM records t WHERE t.id = c.owner AND t.flags & {OWNER} = 0)",
+    "SELECT 'kind ' || kind, 'it is not known as one of entries' FROM "
+    "(SELECT DISTINCT kind FROM records WHERE role = 3 "
+    "EXCEPT SELECT kind FROM kinds WHERE entries = 1)",
+    "SELECT 'kind ' || kind, 'its mark is ' || entries FROM kinds WHERE entries NOT IN (0, 1)",
+    "SELECT 'list ' || list, 'its policy is ' || rewind FROM lists WHERE rewind NOT IN (0, 1)",
+    "SELECT 'list ' || list, 'what it belongs to does not exist' FROM lists l "
+    "WHERE scope & 1048575 "
+    "AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = l.scope)",
 )
 _VALUE: Final = "seq, checksum, body, scope, namespace, key"
 _PROBLEMS_MAX: Final = 1_000
+# What decoding a damaged row may raise.
+_DAMAGE: Final = (PicoError, LookupError, ValueError, TypeError)
 
 
 def verify_file(snapshot: Snapshot) -> VerifyReport:
@@ -47,7 +77,8 @@ def verify_file(snapshot: Snapshot) -> VerifyReport:
     problems = list(_engine_problems(snapshot))
     records = 0
     if not problems:
-        sql = "SELECT session, name FROM sessions ORDER BY name"
+        # Names as bytes: one that is no text any more is reported and not raised.
+        sql = "SELECT session, CAST(name AS BLOB) FROM sessions ORDER BY name"
         sessions: list[Row] = snapshot.rows(sql)
         for session, name in sessions:
             counters = Counters()
@@ -69,9 +100,16 @@ def _engine_problems(snapshot: Snapshot) -> Iterator[Problem]:
 
 
 def _session_problems(
-    snapshot: Snapshot, session: int, name: str, counters: Counters
+    snapshot: Snapshot, session: int, stored: bytes, counters: Counters
 ) -> Iterator[Problem]:
-    memo = Memo(session, snapshot.db)
+    name = stored.decode(errors="replace")
+    if name.encode() != stored:
+        yield Problem(name, f"session row {session}", "its name is not UTF-8")
+    try:
+        memo = Memo(session, snapshot.db)
+    except UnicodeDecodeError as error:
+        yield Problem(name, "kinds", str(error))
+        return
     records = RecordReads(memo, counters, name)
     state = StateReads(memo, counters, records)
     # Every row by itself first, so that all damaged ones are named, then the whole.
@@ -82,7 +120,7 @@ def _session_problems(
     try:
         for _ in check_snapshot(export_session(snapshot, memo, records, state)):
             pass
-    except (PicoError, apsw.Error, KeyError) as error:
+    except (*_DAMAGE, apsw.Error) as error:
         yield Problem(name, "session", str(error))
 
 
@@ -125,7 +163,8 @@ def _row_problems(
         ),
         (
             f"SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.writes, s.namespace, s.key, "
-            f"s.checksum, s.body FROM records t JOIN scratch s ON s.id BETWEEN {STREAM} "
+            f"s.checksum, s.body FROM records t JOIN scratch f ON f.task = t.id "
+            f"JOIN scratch s ON s.id BETWEEN {STREAM} "
             "WHERE s.body IS NOT NULL AND t.role < 2 AND t.id",
             "scratch element",
             frame,
@@ -133,8 +172,26 @@ def _row_problems(
     )
     for sql, what, check in checks:
         for bounds in memo.numbers.ranges(0, SEQ_MAX, newest_first=False):
-            for row in snapshot.stream(f"{sql} BETWEEN ? AND ?", bounds):
+            where = f"the first {what} row"
+            for row in _readable(snapshot.stream(f"{sql} BETWEEN ? AND ?", bounds)):
+                if isinstance(row, UnicodeDecodeError):
+                    yield Problem(name, where, str(row))
+                    continue
+                where = f"the {what} row after {row[0]}"
                 try:
                     check(row)
-                except (PicoError, KeyError, ValueError, TypeError) as error:
+                except _DAMAGE as error:
                     yield Problem(name, f"{what} row {row[0]}", f"{error}")
+
+
+def _readable(rows: Iterator[Row]) -> Iterator[Row | UnicodeDecodeError]:
+    """Yield the rows, and in place of one with a text that is none, the error of its decoding."""
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except UnicodeDecodeError as error:
+            yield error
+        else:
+            yield row

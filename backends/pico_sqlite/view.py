@@ -48,9 +48,10 @@ class View:
             return facts
         with self._readers.snapshot() as snapshot:
             row = self._records.task_row(snapshot, id)
+            stream = None if row is None else self._records.stream(snapshot, row[0])
         if row is None:
             return None
-        known = self._records.live_task(row)
+        known = self._records.live_task(row, stream)
         if row[4] == ROLES["terminal"]:
             return TaskFacts(Seq(known.conversation), live=False)
         self._memo.keep_task(id, known)
@@ -82,8 +83,22 @@ class View:
             fixed = self._memo.policies.get(policy)
             if fixed is not None:
                 return fixed
+            sticky, rewindable = self._namespace(address.conversation, address.namespace)
+            if not (sticky if address.rewind else rewindable):
+                # Written or not, no value here has another policy than the one that is asked
+                # for, which is all that the checks want to know.
+                return None
         with self._readers.snapshot() as snapshot:
             return self._state.rewind_policy(snapshot, address, shape)
+
+    def _namespace(self, conversation: Seq, namespace: str) -> tuple[bool, bool]:
+        """Tell whether a conversation has sticky, and rewindable, values in a namespace."""
+        known = self._memo.namespaces.get((conversation, namespace))
+        if known is None:
+            with self._readers.snapshot() as snapshot:
+                known = self._state.has_values(snapshot, conversation, namespace)
+            self._memo.namespaces.keep((conversation, namespace), known)
+        return known
 
     def owned_conversations(self, conversation: Seq) -> list[Seq]:
         found: list[Seq] = []

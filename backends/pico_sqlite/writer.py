@@ -8,19 +8,19 @@ others sleep until it has committed for them.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import apsw
 
 from pico_sqlite.connection import connect, translate, translated
 from pico_sqlite.rows import Rows
-from pico_store.address import Seq
-from pico_store.batch import ScratchBatch
 from pico_store.check import CheckedBatch
 from pico_store.errors import CommitUncertainError, PicoError, StorageClosedError
 from pico_store.storage import Durability
@@ -35,20 +35,19 @@ _SHARED_MAX: Final = 128
 
 
 class _Request:
-    """One commit that waits to be written, and what became of it.
+    """One commit that waits to be written, and what became of it."""
 
-    ``done`` is a lock that is held until the request is written or its thread is to lead.
-    """
-
-    __slots__ = ("apply", "done", "error", "is_main", "promoted")
+    __slots__ = ("apply", "done", "error", "group", "is_main", "taken")
 
     def __init__(self, apply: Callable[[], None], is_main: bool) -> None:  # noqa: FBT001
         self.apply = apply
-        self.promoted = False
         self.is_main = is_main
         self.error: BaseException | None = None
-        self.done = threading.Lock()
-        self.done.acquire()
+        self.done = threading.Event()
+        """Set when it is written, or when its thread is to lead."""
+        self.taken = False
+        self.group: tuple[_Request, ...] = ()
+        """Those that its thread writes for, itself included, once it leads."""
 
 
 class Writer:
@@ -58,13 +57,13 @@ class Writer:
         self.path = path
         self.durability: Final = durability
         self._busy_ms = busy_ms
-        self._shares = durability == "power"
+        self.shares = durability == "power"
         self._main_level, self._scratch_level = _SYNCHRONOUS[durability]
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._queue = threading.Lock()
         self._waiting: deque[_Request] = deque()
-        self._leading = False
-        self._closed = False
+        self._leader: _Request | None = None
+        self.closed = False
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one fsync."""
         self._level = ""
@@ -85,8 +84,8 @@ class Writer:
             RetryableError: Nothing became durable.
             CommitUncertainError: The commit itself failed in a way that may have succeeded.
         """
-        with self._lock, translated(self.path, act):
-            self._check_open()
+        with self.lock, translated(self.path, act):
+            self.check_open()
             try:
                 self._set_level(self._main_level)
                 self._run("BEGIN IMMEDIATE")
@@ -96,26 +95,6 @@ class Writer:
                 if self.db.in_transaction:
                     self._undo()
 
-    def write_frame(self, rows: Rows, batch: ScratchBatch, seq: Seq, body: bytes) -> bool:
-        """Make a batch durable that is one append to a list without a key, if that is simple.
-
-        Returns:
-            False, and nothing is written, where it takes a transaction.
-
-        Raises:
-            PicoError: As `write`.
-        """
-        if self._shares:
-            return False
-        with self._lock:
-            if self._closed:
-                self._check_open()
-            try:
-                namespace = batch.writes[0].address.namespace
-                return rows.scratch.write_frame(batch.task, seq, namespace, body)
-            except apsw.Error as error:
-                raise self._failed(error) from error
-
     def write(self, rows: Rows, checked: CheckedBatch) -> None:
         """Make a batch durable, in a transaction.
 
@@ -124,12 +103,12 @@ class Writer:
             RetryableError: Nothing became durable.
             CommitUncertainError: It may or may not be durable.
         """
-        if self._shares:
+        if self.shares:
             self._write_together(partial(rows.write, checked), is_main=checked.task is None)
             return
-        with self._lock:
-            if self._closed:
-                self._check_open()
+        with self.lock:
+            if self.closed:
+                self.check_open()
             at_the_end = False
             try:
                 self._run("BEGIN IMMEDIATE")
@@ -138,7 +117,7 @@ class Writer:
                 self._run("COMMIT")
             except apsw.Error as error:
                 if at_the_end:
-                    raise self._failed(error) from error
+                    raise self.failed(error) from error
                 raise translate(self.path, "commit", error) from error
             finally:
                 if self.db.in_transaction:
@@ -150,18 +129,18 @@ class Writer:
         Raises:
             StoreBusyError: Another connection is at work past the wait.
         """
-        with self._lock, translated(self.path, "vacuum"):
-            self._check_open()
+        with self.lock, translated(self.path, "vacuum"):
+            self.check_open()
             self._run("VACUUM")
             # Rows that nobody fetches keep a statement open, and that the next commit.
             self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the connection once no commit runs; the log is emptied if nobody else reads it."""
-        with self._lock:
-            if self._closed:
+        with self.lock:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
             try:
                 self.db.set_busy_timeout(0)
                 self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -173,15 +152,18 @@ class Writer:
     def abandon(self) -> None:
         """Close the connection to a file that is no store of ours, without changing a byte of it.
 
-        What somebody else left in its log stays there.
+        What somebody else left in its log stays there; an empty log, which may be ours, goes.
         """
-        with self._lock:
-            self._closed = True
-            self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        log = f"{self.path}-wal"
+        with self.lock:
+            self.closed = True
+            if os.path.exists(log) and os.stat(log).st_size > 0:
+                self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self.db.close()
 
-    def _check_open(self) -> None:
-        if self._closed:
+    def check_open(self) -> None:
+        """Refuse a closed store."""
+        if self.closed:
             raise StorageClosedError(f"{self.path}: the store is closed; open it again")
 
     def _set_level(self, level: str) -> None:
@@ -193,9 +175,9 @@ class Writer:
         try:
             self._run("COMMIT")
         except apsw.Error as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
 
-    def _failed(self, error: apsw.Error) -> PicoError:
+    def failed(self, error: apsw.Error) -> PicoError:
         """Say what is certain after a failed COMMIT or a failed single statement."""
         # Busy and full are found out before or while the log's frames are written: the frame that
         # ends the commit is not there, and undoing it forgets the others. Any other error may
@@ -228,44 +210,68 @@ class Writer:
 
     def _write_together(self, apply: Callable[[], None], *, is_main: bool) -> None:
         request = _Request(apply, is_main)
-        with self._queue:
-            self._waiting.append(request)
-            leads = not self._leading
-            self._leading = True
-        if not leads:
-            request.done.acquire()
-            leads = request.promoted
-        if leads:
-            self._lead()
+        try:
+            with self._queue:
+                self._waiting.append(request)
+                if self._leader is None:
+                    self._leader = request
+            if self._leader is not request:
+                request.done.wait()
+            if self._leader is request:
+                self._lead(request)
+        except BaseException:
+            self._leave(request)
+            raise
         if request.error is not None:
             raise request.error
 
-    def _lead(self) -> None:
+    def _lead(self, leader: _Request) -> None:
         """Write for all that wait, then hand the lead to the first that came meanwhile."""
-        group: list[_Request] = []
         try:
-            with self._lock:
+            with self.lock:
                 with self._queue:
-                    while self._waiting and len(group) < _SHARED_MAX:
-                        group.append(self._waiting.popleft())
-                self._check_open()
-                self._write_group(group)
+                    leader.group = tuple(islice(self._waiting, _SHARED_MAX))
+                    for request in leader.group:
+                        request.taken = True
+                        self._waiting.popleft()
+                self.check_open()
+                self._write_group(leader.group)
         except BaseException as error:
-            for request in group:
-                request.error = request.error or error
+            told = error
             if not isinstance(error, PicoError):
+                told = CommitUncertainError(
+                    f"{self.path}: the thread that wrote for several was interrupted ({error!r}); "
+                    "reopen the session and compare last_seq"
+                )
+            for request in leader.group:
+                request.error = request.error or told
+            if told is not error:
                 raise
-        finally:
-            with self._queue:
-                successor = self._waiting[0] if self._waiting else None
-                self._leading = successor is not None
-            for request in group:
-                request.done.release()
-            if successor is not None:
-                successor.promoted = True
-                successor.done.release()
+        self._finish(leader)
 
-    def _write_group(self, group: list[_Request]) -> None:
+    def _finish(self, leader: _Request) -> None:
+        """Let those go on that were written for, then whoever is next."""
+        for request in leader.group:
+            request.done.set()
+        with self._queue:
+            # Where taking them was interrupted, some of them still stand in the queue.
+            while self._waiting and self._waiting[0] in leader.group:
+                self._waiting.popleft()
+            self._leader = self._waiting[0] if self._waiting else None
+            if self._leader is not None:
+                self._leader.done.set()
+
+    def _leave(self, request: _Request) -> None:
+        """Withdraw a commit whose thread was interrupted, or wait until others have written it."""
+        with self._queue:
+            if request in self._waiting and not request.taken:
+                self._waiting.remove(request)
+        if self._leader is request:
+            self._finish(request)
+        elif request.taken:
+            request.done.wait()
+
+    def _write_group(self, group: tuple[_Request, ...]) -> None:
         try:
             is_main = any(request.is_main for request in group)
             self._set_level(self._main_level if is_main else self._scratch_level)

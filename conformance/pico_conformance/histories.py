@@ -42,6 +42,7 @@ from pico_conformance.operation import (
 )
 from pico_conformance.profile import WEIGHTS, Profile
 from pico_store.address import Seq, Shape
+from pico_store.batch import ValueSet
 from pico_store.records import JsonObject
 
 _FIRST_MISTAKES: Final = [name for name in MISTAKES if name.startswith("SEQ-3")]
@@ -59,6 +60,8 @@ class Generator:
         self._rooted = False
         self._namespaces = [sample.name(random, profile.oddness) for _ in range(2)]
         self._keys = [sample.key(random, profile.oddness) for _ in range(4)]
+        if random.random() < profile.oddness:
+            self._keys[:2] = random.choice(sample.TWINS)
         weights = {**WEIGHTS, **profile.weights}
         self._names = list(weights)
         self._weights = list(weights.values())
@@ -347,7 +350,11 @@ class _Plan:
     # --- Values and lists ---
 
     def _set(self) -> list[Step | None]:
-        where, _ = self._where("value")
+        where, spot = self._where("value")
+        if self._random.random() < 0.1:
+            there = self._state.value(spot, rewind=where.rewind)
+            if there is not None and isinstance(there.write, ValueSet):
+                return [Set(where, there.write.value)]
         return [Set(where, sample.value(self._random))]
 
     def _unset(self) -> list[Step | None]:
@@ -358,7 +365,13 @@ class _Plan:
         return [Append(self._new_label(), where, sample.value(self._random))]
 
     def _clear(self) -> list[Step | None]:
-        return [Clear(self._where("list")[0])]
+        where, spot = self._where("list")
+        for _ in range(3):
+            # What shows nothing is not worth a clear as often.
+            if self._state.elements(spot, rewind=where.rewind):
+                break
+            where, spot = self._where("list")
+        return [Clear(where)]
 
     def _remove(self) -> list[Step | None]:
         for _ in range(3):
@@ -383,11 +396,15 @@ class _Plan:
         sources = {source for source, _ in state.chain(conversation)}
         near = [s for s in state.changes if s.scope == "conversation" and s.shape == shape]
         near = [s for s in near if s.holder in sources]
+        likely = 0.7
         if near and random.random() < 0.6:
+            inherited = [s for s in near if s.holder != conversation and state.policy(s)]
+            if inherited and random.random() < 0.6:
+                near, likely = inherited, 0.9
             namespace, key = random.choice(near)[3:]
         spot = Spot("conversation", conversation, shape, namespace, key)
         policy = state.policy(spot)
-        rewind = random.random() < 0.7 if policy is None else policy
+        rewind = random.random() < likely if policy is None else policy
         if rewind and self._saw_entry:
             return self._where(shape)
         label = self._by_number.get(conversation, -1)

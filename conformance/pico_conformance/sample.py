@@ -36,6 +36,18 @@ ODD_NAMES: Final = (
 )
 """U+FF5E sorts before U+1F600 by code point and after it by UTF-16 unit."""
 
+TWINS: Final = (
+    ("\u00e9", "e\u0301"),
+    ("\uff5e", "\U0001f600"),
+    ("\uffff", "\U00010000"),
+    ("a", "a\x00b"),
+    ("A", "a"),
+    ("a", "a "),
+    ("\u20ac" * 341 + "y", "\u20ac" * 341 + "z"),
+    ("", None),
+)
+"""Two keys that are easily taken for one, or for each other's order."""
+
 ODD_STRINGS: Final = (*ODD_NAMES, "", "\x00\x00", "null", '"', "\\", "\ufeff", "\x7f", "\u202e")
 ODD_NUMBERS: Final[tuple[int | float, ...]] = (
     0,

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from threading import RLock
 
 from pico_store.backends import Backend, Promises
-from pico_store.check import check_name
 from pico_store.errors import (
     SessionExistsError,
     SessionOwnedError,
@@ -17,6 +16,7 @@ from pico_store.errors import (
     UnknownSessionError,
     UnsupportedError,
 )
+from pico_store.names import check_name
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Owner, SessionInfo, VacuumReport, VerifyReport
 from tally_backend.ledger import Ledger

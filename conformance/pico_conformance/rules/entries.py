@@ -202,6 +202,8 @@ def test_the_newest_head_at_a_position(lab: Lab) -> None:
     ):
         found = _head(lab, root, at)
         assert found == expected, f"newest head at {at} is {found}, not {expected}"
+    newest = lab.entry(root, head="self")
+    assert _head(lab, root, 2**53 - 1) == newest, "a head that came later is not seen"
     head = lab.storage.newest_head(root, last)
     stored = lab.storage.get_entries([two])[two]
     assert exact(head) == exact(stored), "the newest head is not the stored entry"

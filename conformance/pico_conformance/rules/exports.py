@@ -187,7 +187,10 @@ def test_a_session_that_exists_is_not_loaded_over(lab: Lab) -> None:
     items = list(lab.storage.export())
 
     raised(lambda: lab.store.load(SESSION, items), SessionExistsError)
+    lab.storage.close()
+    raised(lambda: lab.store.load(SESSION, items), SessionExistsError)
 
+    lab.storage = lab.store.open(SESSION)
     assert_same(before, everything(lab.storage), "a refused load")
 
 

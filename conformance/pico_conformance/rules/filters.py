@@ -91,10 +91,16 @@ def test_task_filters_all_apply(lab: Lab) -> None:
         (TaskQuery(turn=True), [turn]),
         (TaskQuery(turn=False, background=False, role="start"), [start, elsewhere]),
         (TaskQuery(conversation_ids=(other, root), limit=2), [start, busy]),
+        (TaskQuery(conversation_ids=(other, root)), every),
         (TaskQuery(live=True, before=turn, limit=2), [background, elsewhere]),
     ):
         found = page_ids(lab.storage.scan_tasks(query))
         assert found == expected, f"{query} gave {found}, not {expected}"
+    lab.commit(PatchTask(start, "y", "inflight", {"status": "y"}))
+    patched = page_ids(lab.storage.scan_tasks(TaskQuery(role="inflight")))
+    assert patched == [start, busy], f"in flight after a patch: {patched}"
+    patched = page_ids(lab.storage.scan_tasks(TaskQuery(role="start", kind="work")))
+    assert patched == [background, turn], f"at the start after a patch: {patched}"
 
 
 @rule("PAGE-9", "TASK-5")

@@ -38,6 +38,23 @@ def test_an_elements_id_is_the_number_of_its_append(lab: Lab) -> None:
     assert found == [(first + 1, 2)], f"scratch: {found}"
 
 
+@rule("VAL-5", "PAGE-1")
+def test_a_list_holds_any_number_of_elements(lab: Lab) -> None:
+    root = lab.root()
+    task = lab.task(root)
+    scratch = ScratchAddress(task, "l")
+    for address in (SessionAddress("l"), sticky(root), moves(root), scratch):
+        first, count = lab.next, 1_500
+        if isinstance(address, ScratchAddress):
+            lab.scratch(task, *(ListAppend(address, number) for number in range(count)))
+        else:
+            lab.commit(*(ListAppend(address, number) for number in range(count)))
+
+        found = [item.id for item in lab.storage.read_list(address, ListQuery(limit=9_999)).items]
+
+        assert found == list(range(first, first + count)), f"{address}: {len(found)} elements"
+
+
 @rule("VAL-5")
 def test_only_what_the_list_shows_can_be_removed(lab: Lab) -> None:
     root = lab.root()

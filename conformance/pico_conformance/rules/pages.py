@@ -138,7 +138,7 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
 def test_a_limit_is_an_integer_of_at_least_one(lab: Lab) -> None:
     scene = build_scene(lab)
     storage = lab.storage
-    for wrong in (0, -1, True, False, 1.0, "1", None, float("inf")):
+    for wrong in (0, -1, True, False, 1.0, 2.0, "1", None, float("inf")):
         with untouched(lab, "PAGE-3"):
             query = EntryQuery(conversation_id=scene.root)
             storage.scan_entries(structs.replace(query, limit=wrong))

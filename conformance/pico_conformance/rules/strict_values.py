@@ -342,7 +342,7 @@ def test_a_batch_has_a_size(lab: Lab) -> None:
 @rule("JSON-6")
 def test_the_order_of_keys_is_kept_and_does_not_matter(lab: Lab) -> None:
     root = lab.root()
-    ordered: JsonObject = {"z": 1, "a": {"y": 1, "b": 2}, "": 0, "m": []}
+    ordered: JsonObject = {"z": 1, "a": {"y": 1, "b": 2}, "": 0, "m": [], "g": None}
     entry = lab.entry(root, data=ordered)
     lab.set(PLACE, ordered)
     lab.commit(Entry(lab.next, root, "x", model=[ordered], edits=(Replace(entry, [ordered]),)))
@@ -392,6 +392,8 @@ def test_what_was_passed_in_may_be_changed_afterwards(lab: Lab) -> None:
     found = lab.storage.get_value(PLACE)
     assert found is not None, "the value is absent"
     assert found.value == original, f"the value became {found.value}"
+    (element,) = lab.storage.read_list(PLACE, ListQuery()).items
+    assert element.value == original, f"the element became {element.value}"
     read = lab.storage.get_entries([entry])[entry]
     assert read.model == [{"role": "user", "content": [1]}], f"the model became {read.model}"
 
@@ -406,6 +408,7 @@ def test_what_was_read_may_be_changed(lab: Lab) -> None:
     first = lab.entry(root, data=value)
     lab.commit(Entry(lab.next, root, "x", model=[{"a": [1]}], edits=(Replace(first, [{}]),)))
     lab.task(root)
+    lab.settle(lab.task(root))
     storage = lab.storage
     every = [Seq(id) for id in range(1, lab.next)]
     reads: tuple[Callable[[], object], ...] = (

@@ -53,6 +53,8 @@ def test_addresses_that_differ_in_any_part_are_different(lab: Lab) -> None:
         SessionAddress("n", "k"),
         SessionAddress("n2", "k"),
         SessionAddress("k", "n"),
+        SessionAddress("n/k", "n"),
+        SessionAddress("n", "k/n"),
         ConversationAddress(root, "n"),
         ConversationAddress(root, "n", ""),
         ConversationAddress(other, "n"),
@@ -76,6 +78,10 @@ def test_addresses_that_differ_in_any_part_are_different(lab: Lab) -> None:
         items = lab.storage.read_list(address, ListQuery()).items
         assert value_at(lab, address) == f"v{index}", f"{address} has another's value"
         assert [item.value for item in items] == [f"l{index}"], f"{address} has another's list"
+    lab.commit(*map(ValueDelete, main))
+    for address in main:
+        items = lab.storage.read_list(address, ListQuery()).items
+        assert len(items) == 1, f"deleting the value of {address} changed its list"
 
 
 @rule("VAL-1", "VAL-9")
@@ -186,6 +192,10 @@ def test_an_equal_value_is_a_new_version(lab: Lab) -> None:
         found = lab.storage.get_value(address)
         assert found is not None, f"{address} is absent"
         assert found.seq == again, f"{address} carries number {found.seq}, not {again}"
+        second = lab.commit(ValueSet(address, 1), ValueSet(address, 2)).last
+        found = lab.storage.get_value(address)
+        assert found is not None, f"{address} is absent"
+        assert found.seq == second, f"{address} carries number {found.seq}, not {second}"
 
 
 @rule("VAL-3")

@@ -104,11 +104,11 @@ READS: Final[dict[str, tuple[Read, str]]] = {
     ),
     "live tasks": (
         lambda s: s.scan_tasks(TaskQuery(live=True)),
-        "task_live (session=?",
+        "task_live (live=?",
     ),
     "live tasks of a role, kind and mark": (
         lambda s: s.scan_tasks(TaskQuery(role="inflight", kind="work", abort=True, turn=False)),
-        "task_live (session=?",
+        "task_live (live=?",
     ),
     "tasks of conversations": (
         lambda s: s.scan_tasks(TaskQuery(conversation_ids=(ROOT, CHILD), background=False)),
@@ -173,7 +173,7 @@ READS: Final[dict[str, tuple[Read, str]]] = {
 }
 # Statements whose whole purpose is to go through a table, or that sort what is live.
 _MAY_SCAN: Final = ("sqlite_schema",)
-_MAY_SORT: Final = ("SELECT t.id FROM records t WHERE t.session = ?",)
+_MAY_SORT: Final = ("SELECT t.id FROM records t WHERE t.live = ?",)
 
 
 def _faults(sql: str, steps: list[str], *, may_sort: bool) -> list[str]:

@@ -1,0 +1,43 @@
+"""The bounds of names and numbers, checked alike wherever they come in."""
+
+from __future__ import annotations
+
+from pico_store.errors import InvalidBatchError, LimitExceededError
+from pico_store.limits import NAME_BYTES_MAX, SEQ_MAX
+
+
+def check_name(text: object, path: str, *, empty: bool = False) -> None:
+    """Refuse what is not a string of at most 1,024 bytes of UTF-8.
+
+    Args:
+        text: A namespace, kind, key, status, session id or request id.
+        path: What it is, for the message.
+        empty: Whether ``""`` is allowed.
+
+    Source: SPEC.md, JSON-3 and JSON-5.
+    """
+    if type(text) is str:
+        if text.isascii():
+            size = len(text)
+            if 0 < size <= NAME_BYTES_MAX:
+                return
+        else:
+            try:
+                size = len(text.encode())
+            except UnicodeEncodeError:
+                problem = "lone surrogate; allowed: Unicode scalar values"
+                raise InvalidBatchError("JSON-3", path, problem) from None
+        if size > NAME_BYTES_MAX:
+            problem = f"{size:,} bytes of UTF-8; allowed: at most {NAME_BYTES_MAX:,}"
+            raise LimitExceededError("JSON-5", path, problem)
+        if size or empty:
+            return
+        raise InvalidBatchError("JSON-5", path, "empty; allowed: 1 to 1,024 bytes of UTF-8")
+    raise InvalidBatchError("JSON-5", path, f"{type(text).__name__}; allowed: str")
+
+
+def check_seq(value: object, path: str) -> None:
+    """Refuse what is not an integer from 1 to 2^53-1 (SPEC.md, SEQ-2)."""
+    if type(value) is not int or not 0 < value <= SEQ_MAX:
+        problem = f"{value!r:.60}; allowed: an integer from 1 to 2^53-1"
+        raise InvalidBatchError("SEQ-2", path, problem)
