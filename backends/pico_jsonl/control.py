@@ -96,15 +96,18 @@ class Control:
             raise StoreDamagedError(f"{path}: does not begin as a control file; {_ADVICE}")
 
     def _prepare(self) -> None:
-        """Fill a file that is new, or that a power cut left empty."""
-        if os.fstat(self.fd).st_size == 0:
+        """Fill a file that is new, or that a power cut left empty or zeroed."""
+        if self._is_blank():
             self.acquire()
             try:
-                if os.fstat(self.fd).st_size == 0:
+                if self._is_blank():
                     os.fchmod(self.fd, FILE_MODE)
                     os.pwrite(self.fd, _MAGIC.to_bytes(8, "little").ljust(CONTROL_BYTES, b"\0"), 0)
             finally:
                 self.release()
+
+    def _is_blank(self) -> bool:
+        return not os.pread(self.fd, CONTROL_BYTES + 1, 0).strip(b"\0")
 
     def get(self, word: int) -> int:
         """Return a number.
@@ -197,13 +200,15 @@ def read_control(path: str) -> dict[int, int]:
         StoreUnusableError: It cannot be read.
     """
     try:
-        if os.stat(path).st_size == 0:
-            return dict.fromkeys(NUMBERS, 0)
-        control = Control(path, writable=False)
+        with open(path, "rb") as file:
+            blank = not file.read(CONTROL_BYTES + 1).strip(b"\0")
+        control = None if blank else Control(path, writable=False)
     except FileNotFoundError:
-        return dict.fromkeys(NUMBERS, 0)
+        control = None
     except OSError as error:
         raise StoreUnusableError(f"{path}: cannot be read: {error.strerror}") from error
+    if control is None:
+        return dict.fromkeys(NUMBERS, 0)
     try:
         return control.numbers()
     finally:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,3 +68,12 @@ def translate(path: str, act: str, error: OSError) -> RetryableError:
         return StoreFullError(f"{path}: {act}: no room ({error.strerror}); make room, try again")
     problem = f"{path}: {act}: {error.strerror}; check the disk and permissions, then try again"
     return StoreIOError(problem)
+
+
+@contextmanager
+def translated(path: str, act: str) -> Iterator[None]:
+    """Turn the system's errors into ours, where nothing has changed."""
+    try:
+        yield
+    except OSError as error:
+        raise translate(path, act, error) from error

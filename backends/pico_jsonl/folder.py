@@ -14,12 +14,14 @@ from msgspec import Struct
 from pico_jsonl.control import EPOCH, Control
 from pico_jsonl.disk import Disk, create_file, create_folder, sync_folder, translate, write_all
 from pico_jsonl.lines import BadLineError, header_body, parse_header, seal
+from pico_jsonl.mounts import refuse_network
 from pico_jsonl.names import folder_name
 from pico_jsonl.opening import Place
 from pico_store.errors import (
     NewerFormatError,
     NotAStoreError,
     SessionExistsError,
+    StoreDamagedError,
     StoreUnusableError,
     UnknownSessionError,
 )
@@ -46,6 +48,7 @@ def prepare_folder(path: str, *, create: bool) -> None:
         StoreUnusableError: It cannot be read or made.
     """
     try:
+        refuse_network(path)
         if create:
             _create_store(path)
         _check_marker(path)
@@ -135,8 +138,12 @@ def all_sessions(path: str) -> list[Place]:
         if name.startswith(".") or name == _MARKER or not os.path.isdir(folder):
             continue
         session = _session_of(folder)
-        if session is not None:
-            found.append(Place(session, folder))
+        if session is None:
+            continue
+        if folder_name(session) != name:
+            problem = f"{folder}: holds session {session!r:.60}, whose folder has another name; "
+            raise StoreDamagedError(problem + "move it away or to its own name")
+        found.append(Place(session, folder))
     return sorted(found)
 
 
@@ -185,8 +192,6 @@ def make_session(
             control = Control(unborn.control, writable=True)
             try:
                 control.set(EPOCH, epoch)
-                if sync:
-                    os.fsync(control.fd)
             finally:
                 control.close()
             write_main(unborn.main, session_id, fill, disk, sync=sync)
@@ -242,8 +247,7 @@ def remove_session(path: str, place: Place) -> None:
 
 
 def sweep(path: str) -> None:
-    """Remove what deletions, and the making of sessions by processes that died, left behind."""
+    """Remove what deletions that were interrupted left behind."""
     for name in os.listdir(path):
-        folder = os.path.join(path, name)
         if name.startswith(_GONE):
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(os.path.join(path, name), ignore_errors=True)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 
 from pico_jsonl.bodies import LogBodies
 from pico_jsonl.control import SYNCED
-from pico_jsonl.disk import Disk, remove_file, sync_folder, translate
+from pico_jsonl.disk import Disk, create_folder, remove_file, sync_folder, translate
 from pico_jsonl.folder import make_session, prepare_folder, write_main
 from pico_jsonl.opening import End, Place, load_for_owner
 from pico_jsonl.replay import MainReplay
-from pico_jsonl.scratch import scratch_path, scratch_tasks
+from pico_jsonl.scratch import NEW_START, scratch_path, scratch_tasks
 from pico_jsonl.session import Session, claim_session, open_control
 from pico_jsonl.snapshot_lines import SnapshotWriter
 from pico_memory.snapshot import Snapshot, snapshot
@@ -109,7 +109,7 @@ class _Made:
 
 
 def _write_anew(place: Place, found: Snapshot, disk: Disk, *, sync: bool) -> _Made:
-    path = os.path.join(place.folder, f"new-{secrets.token_hex(8)}.jsonl")
+    path = os.path.join(place.folder, f"{NEW_START}{secrets.token_hex(8)}.jsonl")
     try:
         fill = _filling(found.items())
         write_main(path, place.session, fill, disk, sync=sync)
@@ -155,7 +155,7 @@ def backup_store(
     temporary = f"{path}.new-{secrets.token_hex(8)}"
     try:
         try:
-            os.mkdir(temporary, 0o700)
+            create_folder(temporary)
             prepare_folder(temporary, create=True)
             for session_id, epoch, items in sessions:
                 make_session(

@@ -7,12 +7,10 @@ from typing import Final
 
 from pico_jsonl.disk import Disk, create_file
 from pico_jsonl.lines import header_body, seal
-from pico_jsonl.scratch import SCRATCH_START
+from pico_jsonl.scratch import SCRATCH_START, SPARE
 from pico_store.address import Seq
 
 _OPEN_MAX: Final = 64
-SPARE: Final = "spare.jsonl"
-"""A retired scratch file that waits for another task; of no meaning to anybody else."""
 
 
 class Log:

@@ -11,10 +11,22 @@ from pico_jsonl.bodies import LogBodies
 from pico_jsonl.control import MARK, SCRATCH_SYNCED, SYNCED, read_control
 from pico_jsonl.lines import BadLineError
 from pico_jsonl.replay import MainReplay
-from pico_jsonl.scratch import ScratchLog, apply_scratch, read_scratch, scratch_path, scratch_tasks
+from pico_jsonl.scratch import (
+    ScratchLog,
+    apply_scratch,
+    leftovers,
+    read_scratch,
+    scratch_path,
+    scratch_tasks,
+)
 from pico_memory.state import SessionState
 from pico_store.address import Seq
-from pico_store.errors import StoreBusyError, StoreDamagedError, StoreUnusableError
+from pico_store.errors import (
+    StoreBusyError,
+    StoreDamagedError,
+    StoreUnusableError,
+    UnknownSessionError,
+)
 from pico_store.limits import SEQ_MAX
 from pico_store.storage import Durability, OpenReport
 
@@ -90,7 +102,7 @@ class Loaded:
     scratch: dict[Seq, End] = field(default_factory=dict)
     cuts: list[Cut] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
-    """Scratch files of tasks that are not live."""
+    """Scratch files of tasks that are not live, and what an interrupted process left."""
     notes: list[str] = field(default_factory=list)
     lines: int = 0
     """How many were read."""
@@ -112,6 +124,9 @@ def open_main(place: Place, flags: int) -> LogBodies:
     """
     try:
         return LogBodies(os.open(place.main, flags | os.O_CLOEXEC), place.main)
+    except FileNotFoundError as error:
+        problem = f"session {place.session!r:.60} is not there; create it, or choose another id"
+        raise UnknownSessionError("OWN-6", "sessionId", problem) from error
     except OSError as error:
         raise StoreUnusableError(f"{place.main}: cannot be opened: {error.strerror}") from error
 
@@ -199,6 +214,7 @@ def _judge_scratch(log: ScratchLog, synced: int, durability: Durability) -> None
 def _read_logs(state: SessionState, place: Place, strays: list[str]) -> list[ScratchLog]:
     """Read the scratch of live tasks; what else there is are strays, whatever is in them."""
     logs: list[ScratchLog] = []
+    strays += [os.path.join(place.folder, name) for name in leftovers(place.folder)]
     for task in scratch_tasks(place.folder):
         facts = state.facts.get(task)
         if facts is None or not facts.live:
@@ -255,6 +271,15 @@ def load_for_reader(place: Place, durability: Durability, *, strict: bool = Fals
     Raises:
         StoreUnusableError: It is damaged, of another format, or cannot be read.
     """
+    for _ in range(_TRIES):
+        loaded = _try_to_load(place, durability, strict=strict)
+        if loaded is not None and _is_there(place, loaded.bodies):
+            return loaded
+    raise StoreBusyError(f"{place.main}: changes faster than it can be read; try again")
+
+
+def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loaded | None:
+    """Read a session once; ``None``: a task was settled before its scratch was read."""
     control = read_control(place.control)
     bodies = open_main(place, os.O_RDONLY)
     replay = MainReplay(bodies, place.main, place.session, strict=strict)
@@ -267,18 +292,27 @@ def load_for_reader(place: Place, durability: Durability, *, strict: bool = Fals
             raise StoreDamagedError(f"{place.main}: ends within its first part; {_ADVICE}")
         logs = _read_logs(replay.state, place, [])
         lines = replay.peek()
-        if not _settles(lines, replay.state):
-            loaded = Loaded(replay.state, replay.bodies, End(replay.end, replay.crc))
-            is_quiet = not lines and all(_size(log.path) == log.size for log in logs)
-            through = SEQ_MAX if is_quiet else _unbroken(replay.state.last_seq, logs)
-            if bad is not None:
-                loaded.notes.append(f"{place.main}: nothing counts from offset {replay.end}: {bad}")
-            _apply_logs(replay, logs, through, control[MARK], loaded.notes)
-            for log in logs:
-                _judge_scratch(log, control[SCRATCH_SYNCED], durability)
-            loaded.lines = replay.count + sum(len(log.lines) + 1 for log in logs)
-            return loaded
-    raise StoreBusyError(f"{place.main}: changes faster than it can be read; try again")
+        if _settles(lines, replay.state):
+            continue
+        loaded = Loaded(replay.state, bodies, End(replay.end, replay.crc))
+        is_quiet = not lines and all(_size(log.path) == log.size for log in logs)
+        through = SEQ_MAX if is_quiet else _unbroken(replay.state.last_seq, logs)
+        if bad is not None:
+            loaded.notes.append(f"{place.main}: nothing counts from offset {replay.end}: {bad}")
+        _apply_logs(replay, logs, through, control[MARK], loaded.notes)
+        for log in logs:
+            _judge_scratch(log, control[SCRATCH_SYNCED], durability)
+        loaded.lines = replay.count + sum(len(log.lines) + 1 for log in logs)
+        return loaded
+    return None
+
+
+def _is_there(place: Place, bodies: LogBodies) -> bool:
+    """Tell whether a log that was read is still the session's, not one that a vacuum replaced."""
+    try:
+        return os.path.samestat(os.stat(place.main), os.fstat(bodies.fd))
+    except FileNotFoundError:
+        return False
 
 
 def _size(path: str) -> int:

@@ -25,6 +25,10 @@ from pico_store.check import check_batch
 from pico_store.errors import NewerFormatError, RefusedError, StoreUnusableError
 
 SCRATCH_START: Final = "scratch-"
+SPARE: Final = "spare.jsonl"
+"""A retired scratch file that waits for another task."""
+NEW_START: Final = "new-"
+"""A main log that is being written, to take the place of another."""
 _END: Final = ".jsonl"
 
 
@@ -81,6 +85,11 @@ def scratch_tasks(folder: str) -> list[Seq]:
         if name == f"{SCRATCH_START}{number}{_END}" and number.isascii() and number.isdigit():
             found.append(Seq(int(number)))
     return sorted(found)
+
+
+def leftovers(folder: str) -> list[str]:
+    """Return the names of files that mean nothing: a spare one, and halves of a new log."""
+    return [name for name in os.listdir(folder) if name == SPARE or name.startswith(NEW_START)]
 
 
 def read_scratch(folder: str, session: str, task: Seq) -> ScratchLog | None:

@@ -69,7 +69,11 @@ class Session:
     @property
     def is_usable(self) -> bool:
         """Whether its state is that of the files, now and with what this process commits."""
-        return self.committer > 0 and self._control.get(EPOCH) == self.epoch
+        try:
+            return self.committer > 0 and self._control.get(EPOCH) == self.epoch
+        except ValueError:
+            # Another thread closed the control file in between.
+            return False
 
     def pass_on(self, since_ms: int) -> int:
         """Fence the handle that may commit and return the epoch of the next one.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from pico_jsonl.control import EPOCH, read_control
-from pico_jsonl.disk import Disk
+from pico_jsonl.disk import Disk, translated
 from pico_jsonl.folder import (
     all_sessions,
     find_session,
@@ -18,6 +18,7 @@ from pico_jsonl.folder import (
     prepare_folder,
     remove_session,
     session_place,
+    sweep,
 )
 from pico_jsonl.keeping import backup_store, vacuum_free, vacuum_owned
 from pico_jsonl.opening import Place, load_for_reader
@@ -40,6 +41,7 @@ from pico_store.errors import (
     SessionExistsError,
     SessionOwnedError,
     StorageClosedError,
+    UnknownSessionError,
 )
 from pico_store.names import check_name
 from pico_store.snapshot import SnapshotItem
@@ -95,14 +97,16 @@ class JsonlStore:
 
     def sessions(self) -> list[SessionInfo]:
         self._check_open()
-        return [_session_info(place) for place in all_sessions(self._path)]
+        with translated(self._path, "list"):
+            return [_session_info(place) for place in all_sessions(self._path)]
 
     def create(self, session_id: str) -> JsonlStorage:
         self._check_open()
         check_name(session_id, "sessionId")
         self._check_free(session_id)
         place = self._make(session_id, None)
-        return self._open_writing(place, take_over=False)
+        with translated(place.folder, "open"):
+            return self._open_writing(place, take_over=False)
 
     def open(
         self, session_id: str, *, read_only: bool = False, take_over: bool = False
@@ -110,9 +114,10 @@ class JsonlStore:
         self._check_open()
         check_name(session_id, "sessionId")
         place = find_session(self._path, session_id)
-        if read_only:
-            return self._open_reading(place)
-        return self._open_writing(place, take_over=take_over)
+        with translated(place.folder, "open"):
+            if read_only:
+                return self._open_reading(place)
+            return self._open_writing(place, take_over=take_over)
 
     def delete(self, session_id: str) -> None:
         self._check_open()
@@ -122,10 +127,12 @@ class JsonlStore:
         try:
             control.acquire()
             check_in_place(place, control)
-            for claim in find_claims(place.folder):
-                if claim.live:
-                    raise owned_error(place, claim)
-            remove_session(self._path, place)
+            with translated(place.folder, "delete"):
+                for claim in find_claims(place.folder):
+                    if claim.live:
+                        raise owned_error(place, claim)
+                remove_session(self._path, place)
+                sweep(self._path)
         finally:
             control.close()
 
@@ -137,7 +144,8 @@ class JsonlStore:
 
     def verify(self) -> VerifyReport:
         self._check_open()
-        reports = [verify_session(place) for place in all_sessions(self._path)]
+        with translated(self._path, "verify"):
+            reports = [verify_session(place) for place in all_sessions(self._path)]
         problems = [problem for report in reports for problem in report.problems]
         return VerifyReport(sum(report.records for report in reports), tuple(problems))
 
@@ -148,11 +156,13 @@ class JsonlStore:
         """
         self._check_open()
         before = after = dropped = 0
-        for place in all_sessions(self._path):
-            session = self._sessions.get(place.session)
+        with translated(self._path, "vacuum"):
+            places = all_sessions(self._path)
+            sweep(self._path)
+        for place in places:
             try:
-                report = self._vacuum(place, session)
-            except (SessionOwnedError, OwnershipLostError):
+                report = self._vacuum(place, self._sessions.get(place.session))
+            except (SessionOwnedError, OwnershipLostError, UnknownSessionError):
                 continue
             before += report.bytes_before
             after += report.bytes_after
