@@ -82,6 +82,8 @@ class Session:
             OwnershipLostError: Somebody else was quicker.
         """
         with self.lock:
+            if not self.committer:
+                raise OwnershipLostError(f"{self.place.folder}: given back meanwhile; open it")
             self._control.acquire()
             try:
                 if self._control.get(EPOCH) != self.epoch:
@@ -136,7 +138,7 @@ def claim_session(place: Place, control: Control, since_ms: int, *, take_over: b
         live = [claim for claim in claims if claim.live]
         if live and not take_over:
             raise owned_error(place, live[-1])
-        newest = max([control.get(EPOCH), *(claim.epoch for claim in live)])
+        newest = max([control.get(EPOCH), *(claim.epoch for claim in claims)])
         claim = Ownership(place.folder, newest + 1, since_ms)
         if live:
             try:
