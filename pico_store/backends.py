@@ -129,6 +129,13 @@ def open_store(url: str, *, create: bool = True) -> Store:
     return backend.open(path, options, create)
 
 
+def _may_have_path(scheme: str) -> bool:
+    try:
+        return bool(find_backend(scheme).promises.durability)
+    except MissingDriverError:
+        return True
+
+
 def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     """Return a store URL's scheme, path and options.
 
@@ -153,7 +160,7 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
         path = path[3:]
     elif path.startswith("//"):
         # Whoever writes another scheme's URL wants to hear that it is not known at all.
-        if not find_backend(scheme).promises.durability:
+        if not _may_have_path(scheme):
             raise StoreUrlError("URL-1", url, f"a host in the path; allowed: {scheme}: alone")
         problem = f"a host in the path; allowed: {scheme}:PATH, {scheme}:///relative, "
         raise StoreUrlError("URL-1", url, problem + f"{scheme}:////absolute")
