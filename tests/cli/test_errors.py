@@ -176,3 +176,14 @@ def test_an_interrupt_ends_an_import_at_once_and_without_a_trace(tmp_path: Path)
 
     assert (process.returncode, out, err) == (130, b"", b"pico: interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["endless.jsonl"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["sessions", "sqlite:x"], []])
+def test_an_output_that_is_closed_is_said(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "pico_store.cli", *arguments]
+    line = ["sh", "-c", '"$@" >&-', "sh", *command]
+
+    process = subprocess.run(line, stderr=subprocess.PIPE, check=False)
+
+    assert process.returncode == 3
+    assert process.stderr == b"pico: there is no output to write to: it was closed\n"
