@@ -6,7 +6,7 @@ py-lmdb's own types allow for buffers everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, overload
 
 import lmdb
 
@@ -46,8 +46,14 @@ class Cursor(Protocol):
         """Give it up."""
         ...
 
-    def iternext(self) -> Iterator[Row]:
-        """Yield rows from here on."""
+    @overload
+    def iternext(self) -> Iterator[Row]: ...
+
+    @overload
+    def iternext(self, keys: Literal[True], values: Literal[False], /) -> Iterator[bytes]: ...
+
+    def iternext(self, *parts: bool) -> Iterator[Row] | Iterator[bytes]:
+        """Yield rows, or keys alone, from here on."""
         ...
 
     def iterprev(self) -> Iterator[Row]:
@@ -81,6 +87,10 @@ class Transaction(Protocol):
 
     def cursor(self, db: Tree = ..., /) -> Cursor:
         """Return a cursor that is nowhere yet."""
+        ...
+
+    def stat(self, db: Tree, /) -> dict[str, int]:
+        """Return the sizes of a tree."""
         ...
 
     def commit(self) -> None:

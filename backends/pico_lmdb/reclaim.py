@@ -155,9 +155,12 @@ def _rebuild(environment: Environment) -> None:
             try:
                 _copy_rows(environment, path)
                 os.rename(path, os.path.join(environment.path, DATA_FILE))
-            except BaseException:
+            except BaseException as error:
                 if os.path.exists(path):
                     os.unlink(path)
+                if isinstance(error, OSError):
+                    problem = f"vacuum: {error.strerror}; nothing was changed"
+                    raise StoreIOError(f"{environment.path}: {problem}") from error
                 raise
             sync_folder(environment.path)
             environment.reopen()
@@ -217,8 +220,12 @@ def backup_folder(environment: Environment, path: str) -> None:
         _copy_file(environment, os.path.join(path, DATA_FILE))
         write_format(path)
         sync_folder(os.path.dirname(os.path.abspath(path)))
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(path, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise StoreIOError(f"{path}: cannot be written: {error.strerror}") from error
+        if isinstance(error, lmdb.Error):
+            raise translate(path, "backup", error) from error
         raise
 
 
@@ -233,10 +240,6 @@ def _copy_file(environment: Environment, path: str) -> None:
             environment.end_read(transaction)
         _forget_owners(path)
         os.fsync(handle)
-    except lmdb.Error as error:
-        raise translate(path, "backup", error) from error
-    except OSError as error:
-        raise StoreIOError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         os.close(handle)
 

@@ -103,6 +103,14 @@ class Snapshot:
         """Yield the keys alone, likewise."""
         return (row[0] for row in self.between(tree, start, stop, newest_first=newest_first))
 
+    def every_key(self, tree: int) -> Iterator[bytes]:
+        """Yield all keys of a tree."""
+        return self._transaction.cursor(self._trees[tree]).iternext(True, False)
+
+    def count(self, tree: int) -> int:
+        """Return how many rows a tree says that it has."""
+        return self._transaction.stat(self._trees[tree])["entries"]
+
     def under(self, tree: int, prefix: bytes) -> Iterator[Row]:
         """Yield the rows whose keys begin with a prefix."""
         return self.between(tree, prefix, after_prefix(prefix))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from pico_lmdb.audit import audit_folder
 from pico_store.storage import Problem, VerifyReport
+
+_ARGUMENTS: Final = ("-m", "pico_lmdb.verify")
 
 
 class _Report(Struct):
@@ -19,7 +22,7 @@ class _Report(Struct):
 
 def verify_folder(path: str) -> VerifyReport:
     """Read everything in one state of the environment; change nothing."""
-    command = [sys.executable, "-m", "pico_lmdb.verify", path]
+    command = [sys.executable, *_ARGUMENTS, path]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode == 0:
         report = msgspec.json.decode(done.stdout, type=_Report)
