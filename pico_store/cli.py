@@ -50,6 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 the thing checked does not hold, 2 usage, 3 the store cannot be
         used; 130 interrupted, 141 the reader of the output went away, 70 a fault of pico.
     """
+    # A stream that was closed before the process began is None; writing to it cannot work.
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
+    if sys.stdout is None:
+        return _say("there is no output to write to: it was closed", UNUSABLE)
     _never_fail_to_print(sys.stdout)
     code = _outcome(list(sys.argv[1:] if argv is None else argv))
     try:

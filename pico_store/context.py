@@ -65,7 +65,7 @@ def derive_context(storage: Storage, conversation: Seq, at: At | None = None) ->
         UnknownConversationError: The conversation does not exist or was deleted.
 
     Cost: one probe for the head, then only entries from its boundary on are read.
-    Source: design §2.2; SPEC.md, ENT-1 to ENT-5.
+    Source: SPEC.md, ENT-1 to ENT-5.
     """
     # Number 1 is the root conversation, so no entry is at or before it.
     through = Seq(1) if at == "start" else max(Seq(1), storage.last_seq) if at is None else at

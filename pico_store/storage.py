@@ -121,7 +121,7 @@ class Storage(Protocol):
         Every method but ``close`` raises `StorageClosedError` after ``close``, and
         `StorageFaultedError` after a commit that ended uncertain.
 
-    Source: design §7; SPEC.md has the clauses.
+    Source: SPEC.md.
     """
 
     @property
@@ -276,7 +276,7 @@ class Storage(Protocol):
         ...
 
     def export(self) -> Iterator[SnapshotItem]:
-        """Yield the session's whole logical state in canonical order (SPEC.md, DUR-9).
+        """Yield the session's whole logical state in canonical order (SPEC.md, DUR-10).
 
         The iterator sees one state, whatever commits meanwhile.
         """
@@ -304,7 +304,8 @@ class Store(Protocol):
 
         Raises:
             SessionExistsError: The store holds that session already.
-            LimitExceededError: The id is empty or longer than 1,024 bytes of UTF-8.
+            InvalidBatchError: The id is empty or not a string.
+            LimitExceededError: The id is longer than 1,024 bytes of UTF-8.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from weakref import ref
 
 from pico_memory.apply import apply
 from pico_memory.reads import Reads
@@ -44,12 +45,21 @@ class Session:
     resident: Resident
     epoch: int = 0
     owner: Owner | None = None
+    """Who opened it for writing last and has not closed it."""
+    holder: ref[MemoryStorage] | None = None
+    """The owner's handle."""
+
+    def live_owner(self) -> Owner | None:
+        """Return the owner; a handle that was dropped without a close owns nothing any more."""
+        held = self.holder is not None and self.holder() is not None
+        return self.owner if held else None
 
 
 class MemoryStorage:
     """A `Storage` whose records live as long as its store; a commit never waits."""
 
     __slots__ = (
+        "__weakref__",
         "_closed",
         "_counters",
         "_epoch",

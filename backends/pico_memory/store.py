@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
+from weakref import WeakKeyDictionary, ref
 
 from pico_memory.load import load
 from pico_memory.resident import Resident
@@ -25,6 +26,7 @@ from pico_store.errors import (
     UnsupportedError,
 )
 from pico_store.names import check_name
+from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Owner, SessionInfo, VacuumReport, VerifyReport
 
@@ -41,7 +43,7 @@ class MemoryStore:
         # Taken before a session's own lock, never while that one is held.
         self._lock = Lock()
         self._sessions: dict[str, Session] = {}
-        self._handles: dict[MemoryStorage, Session] = {}
+        self._handles: WeakKeyDictionary[MemoryStorage, Session] = WeakKeyDictionary()
         """Open handles."""
         self._closed = False
 
@@ -70,6 +72,7 @@ class MemoryStore:
     ) -> MemoryStorage:
         with self._lock:
             self._check_open()
+            check_name(session_id, "sessionId")
             session = self._find(session_id)
             if read_only:
                 handle = MemoryStorage(session, self._release, read_only=True)
@@ -82,6 +85,7 @@ class MemoryStore:
     def delete(self, session_id: str) -> None:
         with self._lock:
             self._check_open()
+            check_name(session_id, "sessionId")
             self._check_unowned(self._find(session_id))
             del self._sessions[session_id]
 
@@ -143,6 +147,7 @@ class MemoryStore:
             session.epoch += 1
             session.owner = owner
             handle = MemoryStorage(session, self._release, read_only=False)
+            session.holder = ref(handle)
         self._handles[handle] = session
         return handle
 
@@ -169,19 +174,15 @@ class MemoryStore:
         return session
 
     def _check_unowned(self, session: Session) -> None:
-        owner = session.owner
+        owner = session.live_owner()
         if owner is not None:
-            problem = (
-                f"session {session.id!r:.60} is owned by process {owner.pid} on {owner.host} "
-                f"since {owner.since_ms} ms; close it there, open read-only, or take it over"
-            )
-            raise SessionOwnedError(problem)
+            raise SessionOwnedError(owned_problem(session.id, owner))
 
 
 def _session_info(session: Session) -> SessionInfo:
     with session.resident.lock:
         last_seq = session.resident.settled().last_seq
-        return SessionInfo(session.id, last_seq, session.epoch, session.owner)
+        return SessionInfo(session.id, last_seq, session.epoch, session.live_owner())
 
 
 def _decode_all(resident: Resident) -> int:

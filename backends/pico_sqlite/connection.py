@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import apsw
 
@@ -70,6 +71,8 @@ def check_file(path: str, *, create: bool) -> None:
     """
     if not path:
         raise StoreUnusableError("sqlite: without a file; write it as sqlite:FILE")
+    if path == ":memory:":
+        raise StoreUnusableError("sqlite::memory: keeps nothing; write memory: for that")
     kind = file_system(path)
     if kind in _UNSHARED:
         raise StoreUnusableError(
@@ -106,9 +109,8 @@ def _check_header(path: str) -> None:
             f"{path}: was open when this process was forked; close it before forking, or start "
             "processes afresh (spawn)"
         )
-    if not os.access(path, os.R_OK | os.W_OK):
-        # Here, because SQLite would leave files beside it that its owner could not write.
-        raise StoreUnusableError(f"{path}: may not be read and written; see its permissions")
+    if not os.access(path, os.R_OK):
+        raise StoreUnusableError(f"{path}: may not be read; see its permissions")
     if found.st_size == 0:
         return
     header = _first_bytes(path) if found.st_size >= _PAGE_BYTES_MIN else b""
@@ -183,31 +185,59 @@ def translated(path: str, act: str) -> Iterator[None]:
         raise translate(path, act, error) from error
 
 
+def is_writable(path: str) -> bool:
+    """Tell whether a store's file, and the log that SQLite puts beside it, may be written."""
+    return os.access(path, os.W_OK) and os.access(os.path.dirname(path) or ".", os.W_OK)
+
+
 def connect(path: str, *, busy_ms: int, read_only: bool) -> apsw.Connection:
     """Return a connection with the settings that every connection has.
+
+    Closing it leaves the log as it is: looking changes no byte, and who wrote empties the log.
 
     Raises:
         StoreBusyError: The switch to the log could not be made within ``busy_ms``.
         StoreUnusableError: The file is damaged or not a store's.
     """
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+    name = path
+    if read_only and not os.path.exists(f"{path}-wal"):
+        # Nobody has the file open, and SQLite cannot put a log beside it.
+        name = f"file:{quote(os.path.abspath(path))}?immutable=1"
+        flags |= apsw.SQLITE_OPEN_URI
     with translated(path, "open"):
-        db = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=200)
+        db = apsw.Connection(name, flags=flags | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=200)
         try:
             db.set_busy_timeout(busy_ms)
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             # Only an empty file takes it. A commit writes whole pages to the log, mostly one or two
             # with little on them; half of SQLite's usual size costs a sixth less CPU.
-            db.pragma("page_size", 2048)
             if not read_only:
+                db.pragma("page_size", 2048)
                 _switch_to_log(db, busy_ms)
             db.pragma("wal_autocheckpoint", 1000)
             db.pragma("journal_size_limit", WAL_BYTES_MAX)
             db.pragma("cache_size", -8192)
             db.pragma("trusted_schema", False)
         except BaseException:
-            db.close()
+            close_last(db, path, wrote=False)
             raise
     return db
+
+
+def close_last(db: apsw.Connection, path: str, *, wrote: bool) -> None:
+    """Close what may be the last connection to a file.
+
+    Args:
+        db: The connection.
+        path: The file.
+        wrote: True: the log may be emptied into the file and taken away. False: only a log that
+            is empty, which may be ours, is taken away.
+    """
+    log = f"{path}-wal"
+    if wrote or not os.path.exists(log) or os.stat(log).st_size == 0:
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    db.close()
 
 
 def _switch_to_log(db: apsw.Connection, busy_ms: int) -> None:
@@ -231,8 +261,11 @@ def _switch_to_log(db: apsw.Connection, busy_ms: int) -> None:
         return
 
 
-def prepare(db: apsw.Connection, path: str) -> None:
+def prepare(db: apsw.Connection, path: str) -> bool:
     """Create the tables in an empty file, or make sure that they are the expected ones.
+
+    Returns:
+        Whether it created them.
 
     Raises:
         NotAStoreError: The tables are not those of the format that the file claims.
@@ -240,7 +273,7 @@ def prepare(db: apsw.Connection, path: str) -> None:
     """
     with translated(path, "open"):
         if _tables(db, path):
-            return
+            return False
         db.execute("BEGIN IMMEDIATE")
         try:
             if not _tables(db, path):
@@ -252,6 +285,7 @@ def prepare(db: apsw.Connection, path: str) -> None:
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
+    return True
 
 
 def _tables(db: apsw.Connection, path: str) -> bool:

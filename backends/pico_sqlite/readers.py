@@ -44,8 +44,9 @@ class Snapshot:
 class Readers:
     """The reading connections of one store."""
 
-    def __init__(self, path: str, *, busy_ms: int) -> None:
+    def __init__(self, path: str, *, busy_ms: int, read_only: bool = False) -> None:
         self._path = path
+        self._read_only = read_only
         self._busy_ms = busy_ms
         self._idle: list[apsw.Connection] = []
         self._lock = threading.Lock()
@@ -87,7 +88,7 @@ class Readers:
                 raise StorageClosedError(f"{self._path}: the store is closed; open it again")
             if self._idle:
                 return self._idle.pop()
-        db = connect(self._path, busy_ms=self._busy_ms, read_only=False)
+        db = connect(self._path, busy_ms=self._busy_ms, read_only=self._read_only)
         db.pragma("query_only", True)
         return db
 

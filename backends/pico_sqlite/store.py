@@ -10,7 +10,7 @@ from typing import Final
 
 import apsw
 
-from pico_sqlite.connection import Row, check_file, prepare, translate
+from pico_sqlite.connection import Row, check_file, is_writable, prepare, translate
 from pico_sqlite.load import load_session
 from pico_sqlite.memo import Memo
 from pico_sqlite.owner import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
@@ -64,13 +64,16 @@ class SqliteStore:
         self._closed = ""
         self._lock = threading.Lock()
         self._open: weakref.WeakSet[SqliteStorage] = weakref.WeakSet()
-        self._writer = Writer(path, busy_ms=busy_ms, durability=durability)
+        # What the file says that handles of this store own, whether they were closed or forgotten.
+        self._held: dict[str, tuple[OwnerRecord, int, int]] = {}
+        read_only = not is_writable(path)
+        self._writer = Writer(path, busy_ms=busy_ms, durability=durability, read_only=read_only)
         try:
-            prepare(self._writer.db, path)
+            self._writer.wrote = prepare(self._writer.db, path)
         except BaseException:
             self._writer.abandon()
             raise
-        self._readers = Readers(path, busy_ms=busy_ms)
+        self._readers = Readers(path, busy_ms=busy_ms, read_only=read_only)
         _stores.add(self)
 
     @property
@@ -163,6 +166,8 @@ class SqliteStore:
                 return
             for storage in list(self._open):
                 storage.close()
+            for owner, session, epoch in list(self._held.values()):
+                self.release(owner, session, epoch)
             self._closed = "closed"
             _stores.discard(self)
         self._readers.close()
@@ -177,6 +182,7 @@ class SqliteStore:
     def release(self, owner: OwnerRecord, session: int, epoch: int) -> None:
         """Give a session back, as far as the file can be written."""
         forget_owner(owner)
+        self._held.pop(owner.token, None)
         try:
             with self._writer.transaction("close") as db:
                 sql = "UPDATE sessions SET owner = NULL WHERE session = ? AND epoch = ?"
@@ -204,6 +210,7 @@ class SqliteStore:
             raise
         self._open.add(storage)
         if owner is not None:
+            self._held[owner.token] = owner, session, epoch
             # A handle that nobody closed must not hold the session for the process's life.
             weakref.finalize(storage, forget_owner, owner).atexit = False
         return storage

@@ -8,7 +8,6 @@ others sleep until it has committed for them.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,10 +18,15 @@ from typing import Final
 
 import apsw
 
-from pico_sqlite.connection import connect, translate, translated
+from pico_sqlite.connection import close_last, connect, translate, translated
 from pico_sqlite.rows import Rows
 from pico_store.check import CheckedBatch
-from pico_store.errors import CommitUncertainError, PicoError, StorageClosedError
+from pico_store.errors import (
+    CommitUncertainError,
+    PicoError,
+    StorageClosedError,
+    UnsupportedError,
+)
 from pico_store.storage import Durability
 
 # WAL is what keeps every commit when only the process dies; these decide about the power.
@@ -53,8 +57,13 @@ class _Request:
 class Writer:
     """Serializes the commits of one store in this process."""
 
-    def __init__(self, path: str, *, busy_ms: int, durability: Durability) -> None:
+    def __init__(
+        self, path: str, *, busy_ms: int, durability: Durability, read_only: bool = False
+    ) -> None:
         self.path = path
+        self._read_only = read_only
+        self.wrote = False
+        """Whether anything was put into the log, so that closing empties it."""
         self.durability: Final = durability
         self._busy_ms = busy_ms
         self.shares = durability == "power"
@@ -71,7 +80,7 @@ class Writer:
         self._run = self.db.cursor().execute
 
     def _connect(self) -> apsw.Connection:
-        db = connect(self.path, busy_ms=self._busy_ms, read_only=False)
+        db = connect(self.path, busy_ms=self._busy_ms, read_only=self._read_only)
         self._level = self._main_level
         db.pragma("synchronous", self._level)
         return db
@@ -86,6 +95,10 @@ class Writer:
         """
         with self.lock, translated(self.path, act):
             self.check_open()
+            if self._read_only:
+                problem = f"{self.path} may not be written; see its permissions, or open read-only"
+                raise UnsupportedError("DUR-5", "", problem)
+            self.wrote = True
             try:
                 self._set_level(self._main_level)
                 self._run("BEGIN IMMEDIATE")
@@ -142,24 +155,22 @@ class Writer:
                 return
             self.closed = True
             try:
-                self.db.set_busy_timeout(0)
-                self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                if self.wrote:
+                    self.db.set_busy_timeout(0)
+                    self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             except apsw.Error:
                 pass  # Another process is at work: its close, or the next checkpoint, does it.
             finally:
-                self.db.close()
+                close_last(self.db, self.path, wrote=self.wrote)
 
     def abandon(self) -> None:
         """Close the connection to a file that is no store of ours, without changing a byte of it.
 
         What somebody else left in its log stays there; an empty log, which may be ours, goes.
         """
-        log = f"{self.path}-wal"
         with self.lock:
             self.closed = True
-            if os.path.exists(log) and os.stat(log).st_size > 0:
-                self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            self.db.close()
+            close_last(self.db, self.path, wrote=self.wrote)
 
     def check_open(self) -> None:
         """Refuse a closed store."""

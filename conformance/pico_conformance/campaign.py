@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from random import Random
 from typing import Final
 
@@ -19,6 +18,7 @@ from pico_conformance.profile import PROFILES
 from pico_conformance.replay import Care, Replay
 from pico_conformance.tally import Tally
 from pico_conformance.target import Target, resolve_target
+from pico_conformance.workers import open_workers
 
 _NAMES: Final = tuple(PROFILES)
 _SLICE: Final = 20
@@ -170,8 +170,7 @@ def _side_by_side(
     assert plan.target.named, "another process finds a target by its name"
     names = (plan.target.name, None if plan.other is None else plan.other.name)
     failed = False
-    # A fresh interpreter each: nothing of this process's handles and threads is in the others.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with open_workers(jobs) as workers:
         running: set[Future[Outcome]] = set()
         while True:
             while (
@@ -182,7 +181,7 @@ def _side_by_side(
             ):
                 stop = first + _SHARE if last is None else min(first + _SHARE, last)
                 share = _Share(*names, plan.seed, plan.profiles, plan.care, plan.whole)
-                running.add(pool.submit(_run_there, share, first, stop))
+                running.add(workers.submit(_run_there, share, first, stop))
                 first = stop
             if not running:
                 return

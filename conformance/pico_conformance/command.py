@@ -15,7 +15,10 @@ def _add_arguments(parser: ArgumentParser) -> None:
     # `--json FILE` reads as one thing; to the parser it is a flag and this argument.
     parser.add_argument("file", nargs="?", help="with --json: write the object there")
     parser.add_argument(
-        "--seconds", type=_positive, metavar="N", help="replay for so long (else 400 histories)"
+        "--seconds",
+        type=_positive,
+        metavar="N",
+        help="replay histories for so long, after the rule tests (else 400 histories)",
     )
     parser.add_argument(
         "--writes", type=_count, metavar="N", help="replay until so many writes are accepted"

@@ -105,6 +105,10 @@ HISTORIES_ENOUGH: Final = 400
 """From so many on, a run that misses a rare situation says that its generator is broken."""
 
 
+BESIDE: Final[dict[str, str]] = {"SQL-2": "tests/backends/sqlite"}
+"""The clauses that no store can be asked about from outside, and where they are tested."""
+
+
 @dataclass(slots=True)
 class Row:
     """What was done about one clause."""
@@ -120,6 +124,12 @@ class Row:
     acts: int = 0
     reads: int = 0
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether all that is about the clause needs a promise that the target does not give."""
+        exercised = self.histories or self.writes or self.refusals or self.acts or self.reads
+        return bool(self.not_promised) and not self.rules and not exercised
 
 
 def rows(results: Iterable[RuleResult], tally: Tally) -> list[Row]:

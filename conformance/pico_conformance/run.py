@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 
 from pico_conformance.campaign import Finding, Outcome, Plan, run
-from pico_conformance.coverage import HISTORIES_ENOUGH, Row, missed, rows
+from pico_conformance.coverage import BESIDE, HISTORIES_ENOUGH, Row, missed, rows
 from pico_conformance.reproduce import literal, shortest, source_text
 from pico_conformance.rule import RuleResult, load_rules, run_rule
 from pico_conformance.tally import Tally
-from pico_conformance.target import Target, resolve_target
+from pico_conformance.target import Target, check_opens, resolve_target
+from pico_conformance.workers import unwound_by_sigterm
 from pico_store.command import UsageError
 from pico_store.commands.output import plural, print_json, print_line, table
 
@@ -49,7 +50,13 @@ class Report:
     @property
     def holds(self) -> bool:
         """Whether nothing differs and the run was worth something."""
-        return not (self.failed_rules or self.outcome.finding or self.missed)
+        return self.compared and not (self.failed_rules or self.outcome.finding or self.missed)
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything was tested at all."""
+        ran = any(result.verdict != "not promised" for result in self.results)
+        return ran or self.outcome.tally.histories > 0
 
 
 def run_conformance(args: Namespace) -> int:
@@ -60,13 +67,15 @@ def run_conformance(args: Namespace) -> int:
     other = _other(args.other, target)
     if args.jobs > 1 and not target.named:
         raise UsageError("conformance: --jobs needs a backend that other processes find by name")
+    check_opens(target)
     # By default the same histories on every backend, just as many as must meet everything.
     histories = HISTORIES_ENOUGH if args.seconds is None and args.writes is None else None
     report = Report(target.name, args.seed)
     start = time.monotonic()
-    with _Progress() as progress:
-        for rule in [] if args.no_rules else load_rules():
-            progress.say(f"rules: {len(report.results)}")
+    with unwound_by_sigterm(), _Progress() as progress:
+        rules = [] if args.no_rules else load_rules()
+        for number, rule in enumerate(rules, 1):
+            progress.say(f"rules: {number} of {len(rules)}")
             report.results.append(run_rule(rule, target))
         report.outcome = run(
             Plan(target, args.seed, other, whole=WHOLE),
@@ -124,15 +133,23 @@ def print_report(report: Report) -> None:
     for line in table(_table(found)):
         print(line)
     tally = report.outcome.tally
+    tested = [row for row in found if not row.left_out]
+    left_out = f" ({len(found) - len(tested)} not promised)" if len(tested) < len(found) else ""
     ran = [result for result in report.results if result.verdict != "not promised"]
     print_line()
     print_line(
-        f"{report.target}: {plural(len(found), 'clause')}, {plural(len(ran), 'rule test')}, "
-        f"{tally.histories:,} histories, {plural(tally.writes, 'write')}, "
-        f"{tally.refusals.total():,} refusals, {plural(tally.reads, 'read')} and "
+        f"{report.target}: {plural(len(tested), 'clause')}{left_out}, "
+        f"{plural(len(ran), 'rule test')}, "
+        f"{_histories(tally.histories)}, {plural(tally.writes, 'write')}, "
+        f"{plural(tally.refusals.total(), 'refusal')}, {plural(tally.reads, 'read')} and "
         f"{plural(tally.exports, 'export')} compared in {report.seconds:.1f} s"
     )
-    print_line(f"seed {report.seed}, histories {report.outcome.first} to {report.outcome.stop - 1}")
+    if tally.histories:
+        last = report.outcome.stop - 1
+        print_line(f"seed {report.seed}, histories {report.outcome.first} to {last}")
+    if report.results:
+        for clause, place in BESIDE.items():
+            print_line(f"beside the backend ({place}): {clause}")
     for name, needs in sorted({(r.rule.name, r.detail) for r in report.results if _left_out(r)}):
         print_line(f"not promised ({needs}): {name}")
     for result in report.failed_rules:
@@ -156,7 +173,15 @@ def print_report(report: Report) -> None:
             print_line(f"  {text}")
         print_line(f"run it: python {report.file}")
     print_line()
+    if not report.compared:
+        print_line(
+            "NOTHING WAS COMPARED: no rule and no history; leave --no-rules out or give time"
+        )
     print_line("conforms" if report.holds else "DOES NOT CONFORM")
+
+
+def _histories(count: int) -> str:
+    return f"{count:,} {'history' if count == 1 else 'histories'}"
 
 
 def _left_out(result: RuleResult) -> bool:
@@ -170,7 +195,7 @@ def _table(found: list[Row]) -> list[tuple[str, ...]]:
         verdict = "ok"
         if row.failed:
             verdict = f"{row.failed} BROKEN"
-        elif not row.rules and row.not_promised:
+        elif row.left_out:
             verdict = "not promised"
         counts = (row.histories, row.writes, row.refusals, row.acts, row.reads)
         cells = [f"{count:,}" if count else "-" for count in counts]

@@ -100,6 +100,10 @@ def resolve_target(text: str) -> Target:
         for backend in known.values():
             if isinstance(backend, Backend) and backend.name == head:
                 return _from_url(text, backend.scheme, "")
+        if head not in known:
+            problem = f"no backend {head!r}; installed: {', '.join(sorted(known)) or 'none'}; "
+            problem += f"one of your own is named module:attribute, such as {head}:backend"
+            raise StoreUrlError("URL-2", "", problem)
         return _from_url(text, head, "")
     if head in known or not _is_dotted(head) or not _is_dotted(rest):
         scheme, _, options = split_url(text)
@@ -111,6 +115,25 @@ def resolve_target(text: str) -> Target:
                 raise StoreUrlError("URL-3", text, problem)
         return _from_url(text, scheme, text.partition("?")[2])
     return _from_attribute(text, head, rest)
+
+
+def check_opens(target: Target) -> None:
+    """Make sure that the target opens stores, so that not every test has to say that it does not.
+
+    Raises:
+        StoreUrlError: Opening an empty place fails, or gives something else than a store.
+    """
+    problem = None
+    try:
+        with target.place() as place:
+            store = place.open()
+            if not callable(getattr(store, "create", None)):
+                problem = f"gives {type(store).__name__}, which is not a store"
+    except Exception as error:  # noqa: BLE001 - a third party's backend may raise anything
+        problem = problem or f"opening an empty place raises {type(error).__name__}: {error}"
+    if problem is not None:
+        problem += "; needed: a Backend, or a callable from a path to a Store"
+        raise StoreUrlError("URL-2", target.name, problem)
 
 
 def _from_url(text: str, scheme: str, options: str) -> Target:

@@ -30,7 +30,9 @@ def _run(args: Namespace) -> int:
     reports: list[CopyReport] = []
     with existing_store(args.source) as source:
         ids = _chosen(source, args.session)
-        # Only now, so that a wrong request makes no store.
+        for id in ids:
+            _read_whole(source, id)
+        # Only now, so that a wrong request or a damaged source makes no store.
         with new_or_existing_store(args.destination) as destination:
             _check_free(destination, ids)
             for id in ids:
@@ -62,6 +64,13 @@ def _check_free(destination: Store, ids: list[str]) -> None:
             raise UsageError(
                 f"{destination.url} holds a session {id!r} already; copy to another store"
             )
+
+
+def _read_whole(source: Store, id: str) -> None:
+    """Make sure that a session can be read to its end."""
+    with session(source, id) as storage:
+        for _ in counted(storage.export(), f"reading {id}", sys.stderr):
+            pass
 
 
 def _copy(source: Store, destination: Store, id: str) -> CopyReport:

@@ -12,12 +12,13 @@ from pico_store.commands.opening import new_or_existing_store
 from pico_store.commands.output import counted, plural, print_json, print_line
 from pico_store.importing import (
     ImportReport,
+    PreparedImport,
     Transcript,
     TranscriptError,
-    import_transcript,
     read_transcript,
 )
 from pico_store.importing.lines import Line
+from pico_store.names import check_name
 from pico_store.records import JsonObject
 
 
@@ -36,15 +37,18 @@ def _run(args: Namespace) -> int:
     name = args.session
     if name is None:
         name = transcript.session_id or Path(args.file).stem
+    check_name(name, "sessionId")
+    try:
+        prepared = PreparedImport(transcript)
+    except TranscriptError as error:
+        raise UsageError(f"{args.file}: {error}") from error
+    # Only now, so that a file that is refused makes no store.
     with new_or_existing_store(args.store) as store:
         if name in {info.id for info in store.sessions()}:
             raise UsageError(
                 f"{store.url} holds a session {name!r} already; name another: --session ID"
             )
-        try:
-            report = import_transcript(transcript, store, name)
-        except TranscriptError as error:
-            raise UsageError(f"{args.file}: {error}") from error
+        report = prepared.load(store, name)
     if args.json:
         print_json(_as_json(report))
     else:
@@ -82,6 +86,12 @@ def _print(report: ImportReport) -> None:
         print_line(f"  {plural(report.replaced, 'lone surrogate')} replaced by U+FFFD")
     if report.repeated:
         print_line(f"  {plural(report.repeated, 'repeated record')} taken once")
+    if report.lost_parents:
+        names = "names" if report.lost_parents == 1 else "name"
+        print_line(
+            f"  {plural(report.lost_parents, 'record')} {names} a parent that is not in the file; "
+            "placed behind the last message above"
+        )
 
 
 def _as_json(report: ImportReport) -> JsonObject:
@@ -96,6 +106,7 @@ def _as_json(report: ImportReport) -> JsonObject:
         "notes": {**report.notes},
         "replaced": report.replaced,
         "repeated": report.repeated,
+        "lostParents": report.lost_parents,
     }
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from datetime import UTC, datetime
 
 from pico_store.command import Command
 from pico_store.commands.opening import add_store, existing_store
 from pico_store.commands.output import print_json, print_line, table
+from pico_store.owning import owner_text
 from pico_store.records import JsonObject
-from pico_store.storage import Owner, SessionInfo
+from pico_store.storage import SessionInfo
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -32,13 +32,8 @@ def _run(args: Namespace) -> int:
 
 
 def _row(info: SessionInfo) -> tuple[str, ...]:
-    owner = "-" if info.owner is None else _owner(info.owner)
+    owner = "-" if info.owner is None else owner_text(info.owner)
     return info.id, f"{info.last_seq:,}", f"{info.epoch:,}", owner
-
-
-def _owner(owner: Owner) -> str:
-    since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"process {owner.pid} on {owner.host} since {since} UTC"
 
 
 def _as_json(info: SessionInfo) -> JsonObject:

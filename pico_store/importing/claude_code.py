@@ -43,6 +43,7 @@ def read(lines: list[Line]) -> Transcript:
     for line in lines:
         transcript.repeated += not records.add(line)
     transcript.session_id = records.session_id()
+    transcript.lost_parents = records.lost_parents()
     groups = _group(records)
     _chain_results(groups)
     calls: dict[str, str] = {}
@@ -153,6 +154,10 @@ class _Records:
         """Return the id that most records state; the first of several that are as frequent."""
         ids = Counter(id for r in self.all if (id := _text(r.record, "sessionId")))
         return ids.most_common(1)[0][0] if ids else None
+
+    def lost_parents(self) -> int:
+        """Count the records whose parent the file lacks."""
+        return sum(r.parent is not None and r.parent not in self._by_uuid for r in self.all)
 
     def message_before(self, record: _Record) -> _Record | None:
         """Return the message that a record follows, notes between them passed over.

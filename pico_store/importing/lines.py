@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from pico_store.codec import parse_json
-from pico_store.errors import InvalidValueError
+from pico_store.errors import InvalidValueError, RefusedError
 from pico_store.importing.errors import TranscriptError
 from pico_store.limits import DEPTH_MAX
 from pico_store.records import JsonObject, JsonValue
+from pico_store.strict_json import pack
 
 LINE_BYTES_MAX = 256 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -35,7 +36,8 @@ def read_lines(stream: BinaryIO) -> Iterator[Line]:
     Lone surrogates, which some agents write as escapes, are replaced by U+FFFD and counted.
 
     Raises:
-        TranscriptError: A line is not strict JSON or not an object; the message names it.
+        TranscriptError: A line is not strict JSON, not an object or larger than what can be
+            stored; the message names it.
     """
     number = 0
     while line := stream.readline(LINE_BYTES_MAX):
@@ -78,6 +80,11 @@ def _parse(line: bytes, number: int) -> Line:
     if not isinstance(value, dict):
         problem = f"holds {name_of(value)}; allowed: an object on each line"
         raise TranscriptError(problem, number)
+    try:
+        # Here, where the line is known: an answer is put together from several.
+        pack(value, "")
+    except RefusedError as error:
+        raise TranscriptError(f"cannot be stored: {error}", number) from error
     return Line(number, value, replaced)
 
 

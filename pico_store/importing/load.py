@@ -15,6 +15,7 @@ from pico_store.importing.transcript import NOTE_KIND_PREFIX, Draft, Transcript
 from pico_store.limits import BATCH_WRITES_MAX, NAME_BYTES_MAX
 from pico_store.records import BatchRange, Conversation, Entry, ForkPoint
 from pico_store.snapshot import SnapshotHeader, SnapshotItem, ValueVersion
+from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Store
 
 PROVENANCE = SessionAddress("import")
@@ -38,6 +39,8 @@ class ImportReport:
     """Lone surrogates that were replaced by U+FFFD."""
     repeated: int
     """Records that the file held twice; taken once."""
+    lost_parents: int
+    """Records whose parent the file lacks; each follows the last message above it."""
 
     @property
     def entries(self) -> int:
@@ -61,18 +64,41 @@ def import_transcript(transcript: Transcript, store: Store, session_id: str) -> 
         TranscriptError: Something in the file cannot be stored; nothing was written.
         SessionExistsError: The store holds that session already.
     """
-    session = _Session(transcript)
-    store.load(session_id, session.items())
-    return ImportReport(
-        session=session_id,
-        format=transcript.format,
-        last_seq=session.last_seq,
-        lines=transcript.lines,
-        conversations=len(session.conversations),
-        kinds=dict(sorted(session.kinds.items())),
-        replaced=transcript.replaced,
-        repeated=transcript.repeated,
-    )
+    return PreparedImport(transcript).load(store, session_id)
+
+
+class PreparedImport:
+    """A transcript that was checked whole and numbered: what is left is to write it.
+
+    Raises:
+        TranscriptError: Something in the file cannot be stored.
+    """
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._session = _Session(transcript)
+        for _ in check_snapshot(self._session.items()):
+            pass
+
+    def load(self, store: Store, session_id: str) -> ImportReport:
+        """Make the session; all of it or nothing.
+
+        Raises:
+            SessionExistsError: The store holds that session already.
+        """
+        session, transcript = self._session, self._transcript
+        store.load(session_id, session.items())
+        return ImportReport(
+            session=session_id,
+            format=transcript.format,
+            last_seq=session.last_seq,
+            lines=transcript.lines,
+            conversations=len(session.conversations),
+            kinds=dict(sorted(session.kinds.items())),
+            replaced=transcript.replaced,
+            repeated=transcript.repeated,
+            lost_parents=transcript.lost_parents,
+        )
 
 
 @dataclass(slots=True)

@@ -49,7 +49,10 @@ def read(lines: list[Line]) -> Transcript:
             continue
         time = unix_ms(_text(record.get("timestamp"))) or time
         parent = record.get("parentId")
-        place = places.get(parent, last) if isinstance(parent, str) else last
+        place = last
+        if isinstance(parent, str):
+            place = places.get(parent, last)
+            transcript.lost_parents += parent not in places and parent != transcript.session_id
         if _is_message(record):
             drafts = [_message(line, time)]
             transcript.nodes.append(Node(line.number, line.number, place, drafts))

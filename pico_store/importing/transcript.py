@@ -59,6 +59,8 @@ class Transcript:
     """Lone surrogates that U+FFFD stands for now."""
     repeated: int = 0
     """Records that the file held twice, word for word; taken once."""
+    lost_parents: int = 0
+    """Records that name a parent which the file lacks; each follows the last message above it."""
 
 
 def note(line: int, record: JsonObject, name: str) -> Draft:

@@ -9,7 +9,7 @@ from pico_store.digest import digest
 from pico_store.records import JsonObject, JsonValue
 from tests.cli.conftest import BRANCHED
 from tests.cli.running import Pico
-from tests.importing.transcripts import SESSION, jsonl, user
+from tests.importing.transcripts import SESSION, assistant, jsonl, text, user
 
 
 def objects(value: JsonValue) -> list[JsonObject]:
@@ -49,6 +49,7 @@ def test_import_in_json(pico: Pico, transcript: str, tmp_path: Path) -> None:
         "notes": {"system": 1},
         "replaced": 0,
         "repeated": 0,
+        "lostParents": 0,
     }
 
 
@@ -88,7 +89,7 @@ def test_a_value_that_cannot_be_stored_makes_no_session(
     ended = pico("import", transcript, url, "--session", "t")
 
     assert ended.code == 2
-    assert ended.err.startswith(f"pico: {transcript}: line 8: cannot be stored: data.n: ")
+    assert ended.err.startswith(f"pico: {transcript}: line 8: cannot be stored: n: ")
     assert ids(pico.json("sessions", url)["sessions"]) == ["s"]
 
 
@@ -332,3 +333,47 @@ def test_vacuum_changes_no_digest(pico: Pico, url: str) -> None:
 
     assert found["recordsDropped"] == 0
     assert pico.done("digest", url) == before
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (user("u2", "u1", "x", n=1 << 70), "line 2: cannot be stored: n: 1180591620717411303424"),
+        (user("u1x", "u1x", "x"), "line 2: follows itself"),
+    ],
+)
+def test_a_file_that_is_refused_makes_no_store(
+    pico: Pico, tmp_path: Path, bad: JsonObject, problem: str
+) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_bytes(jsonl([user("u1", None, "hello"), bad]))
+
+    ended = pico("import", str(file), f"sqlite:{tmp_path / 'new.db'}")
+
+    assert ended.code == 2
+    assert problem in ended.err
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_wrong_value_in_a_later_part_of_an_answer_is_named_by_its_line(
+    pico: Pico, tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.jsonl"
+    answer = [assistant("a1", "u1", "m", text("a")), assistant("a2", "a1", "m", text("b"))]
+    answer[1]["n"] = 1 << 70
+    file.write_bytes(jsonl([user("u1", None, "hello"), *answer]))
+
+    ended = pico("import", str(file), f"sqlite:{tmp_path / 'new.db'}")
+
+    assert "line 3: cannot be stored: n: " in ended.err
+
+
+def test_a_parent_that_the_file_lacks_is_told(pico: Pico, tmp_path: Path) -> None:
+    file = tmp_path / "torn.jsonl"
+    file.write_bytes(jsonl([user("u1", None, "hello"), user("u9", "u8", "where am I?")]))
+
+    out = pico.done("import", str(file), f"sqlite:{tmp_path / 'a.db'}")
+    found = pico.json("import", str(file), f"sqlite:{tmp_path / 'b.db'}")
+
+    assert "1 record names a parent that is not in the file; placed behind the last" in out
+    assert found["lostParents"] == 1

@@ -35,3 +35,27 @@ def test_damage_ends_with_1_and_is_named(pico: Pico, url: str) -> None:
     found = pico("verify", url, "--json").json()
     assert isinstance(found["problems"], list)
     assert len(found["problems"]) == 1
+
+
+def test_a_store_that_is_cut_off_is_a_problem_that_verify_names(pico: Pico, url: str) -> None:
+    file = Path(url.removeprefix("sqlite:"))
+    file.write_bytes(file.read_bytes()[:20_000])
+
+    ended = pico("verify", url)
+
+    assert (ended.code, ended.err) == (1, "")
+    problem, total = ended.out.splitlines()
+    assert problem.startswith("store: ")
+    assert problem.endswith("; restore a backup")
+    assert "run pico verify" not in problem
+    assert total == "0 records read, 1 problem"
+
+
+def test_a_damaged_source_makes_no_store(pico: Pico, url: str, tmp_path: Path) -> None:
+    file = Path(url.removeprefix("sqlite:"))
+    file.write_bytes(file.read_bytes().replace(b"go right", b"go wrong"))
+
+    ended = pico("copy", url, f"sqlite:{tmp_path / 'other.db'}")
+
+    assert ended.code == 3
+    assert not (tmp_path / "other.db").exists()

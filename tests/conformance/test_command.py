@@ -13,6 +13,7 @@ import pytest
 from pico_conformance.command import conformance
 from pico_conformance.target import resolve_target
 from pico_store.command import UsageError
+from pico_store.errors import StoreUrlError
 from pico_store.storage import Store
 from tests.conformance.fault import ClearLeaks, CutTooEarly, faulty
 
@@ -94,6 +95,53 @@ def test_json_alone_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -
     run("memory", "--json", "--seconds", "0", "--no-rules")
 
     assert json.loads(capsys.readouterr().out)["target"] == "memory"
+
+
+def test_a_run_that_compares_nothing_does_not_say_that_it_conforms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = run("memory", "--seconds", "0", "--no-rules")
+
+    text = capsys.readouterr().out
+    assert code == 1
+    assert "NOTHING WAS COMPARED" in text
+    assert text.endswith("DOES NOT CONFORM\n")
+
+
+class NoStore:
+    """A callable that takes no path."""
+
+
+def thing(path: str) -> object:
+    """A callable that opens something else."""
+    return object()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("NoStore", "raises TypeError"), ("thing", "gives object, which is not")]
+)
+def test_what_opens_no_store_is_refused_once(
+    name: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(StoreUrlError, match=problem):
+        run(f"{__name__}:{name}", "--seconds", "0")
+
+    assert capsys.readouterr().out == ""
+
+
+def test_a_module_without_its_attribute_is_hinted_at() -> None:
+    with pytest.raises(StoreUrlError, match="module:attribute, such as tally_backend:backend"):
+        run("tally_backend")
+
+
+def test_clauses_that_are_not_promised_are_counted_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run("memory", "--seconds", "0")
+
+    text = capsys.readouterr().out
+    assert " not promised), " in text
+    assert "beside the backend (tests/backends/sqlite): SQL-2" in text
 
 
 def test_the_first_history_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,8 +52,8 @@ def test_what_is_no_transcript_is_said(data: bytes, problem: str) -> None:
         (b'{"type": "\xc3"}', "not UTF-8 at byte 10"),
         (b'{"n": 1}', "no type; needed: a text"),
         (b'{"type": 5}', "no type; needed: a text"),
-        (b'{"type": "x", "n": ' + b"9" * 30 + b"}", "cannot be stored: data.n"),
-        (b'{"type": "x", "n": ' + b"[" * 201 + b"]" * 201 + b"}", "cannot be stored: data.n"),
+        (b'{"type": "x", "n": ' + b"9" * 30 + b"}", "cannot be stored: n"),
+        (b'{"type": "x", "n": ' + b"[" * 201 + b"]" * 201 + b"}", "cannot be stored: n"),
         (b'{"type": "' + b"k" * 1100 + b'"}', "a type of 1,107 bytes; allowed: 1,024"),
     ],
 )

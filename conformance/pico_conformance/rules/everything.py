@@ -44,11 +44,14 @@ def exact(value: object) -> str:
 def walk(read: Callable[[Q], Page[T]], query: Q) -> list[T]:
     """Return the items of all pages, ascending."""
     found: list[T] = []
+    after = 0
     while True:
         page = read(query)
         found += page.items
         if page.next is None:
             return found
+        assert page.next > after, f"after {after}, next is {page.next}: the walk would never end"
+        after = page.next
         query = msgspec.structs.replace(query, after=page.next)
 
 

@@ -131,7 +131,23 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
         if next is None:
             return found
         assert next == items[-1], f"next is {next}, not the last item {items[-1]}"
+        assert next != at, f"next is {next} again: the walk would never end"
         at = next
+
+
+@rule("PAGE-3")
+def test_what_is_no_query_is_refused(lab: Lab) -> None:
+    lab.root()
+    storage = lab.storage
+    for query in (None, 1, "x", SessionAddress("s")):
+        with lab.refused("PAGE-3"):
+            storage.scan_entries(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_tasks(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_batches(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_values(query)  # type: ignore[arg-type]
 
 
 @rule("PAGE-3")

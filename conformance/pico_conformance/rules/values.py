@@ -36,6 +36,7 @@ def keys(lab: Lab, scope: Address) -> list[str]:
         found += [item.key for item in page.items]
         if page.next is None:
             return found
+        assert page.next != after, f"next is {after!r} again: the walk would never end"
         after = page.next
 
 

@@ -7,14 +7,14 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
 
+from pico_conformance.workers import open_workers, unwound_by_sigterm
 from pico_conformance.zoo.hunt import Catch, Trail, hunt
 from pico_conformance.zoo.mutant import Mutant, controls, load_mutants
 from pico_store.command import UsageError
@@ -103,7 +103,8 @@ def run_zoo(args: Namespace) -> int:
         raise UsageError(f"zoo: --jobs {jobs}; allowed: 1 or more")
     zoo = Hunt(args.seed, _chosen(args.only))
     start = time.monotonic()
-    found = {catch.name: catch for catch in hunt_all(list(zoo.mutants), args.seed, jobs)}
+    with unwound_by_sigterm():
+        found = {catch.name: catch for catch in hunt_all(list(zoo.mutants), args.seed, jobs)}
     zoo.catches = [found[name] for name in zoo.mutants]
     zoo.seconds = time.monotonic() - start
     if args.json and args.file is None:
@@ -131,16 +132,17 @@ def _chosen(names: list[str] | None) -> dict[str, Mutant]:
 def hunt_all(names: list[str], seed: int, jobs: int) -> Iterator[Catch]:
     """Hunt mutants in processes of their own, several at once; yield what came of each."""
     shows = sys.stderr.isatty()
-    # A fresh interpreter for each process: no threads and handles of this one are in the others.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(_hunt_there, name, seed) for name in names]
-        for done, future in enumerate(as_completed(waiting), 1):
-            if shows:
-                sys.stderr.write(f"\r\x1b[K{done} of {len(names)}")
-                sys.stderr.flush()
-            yield future.result()
-    if shows:
-        sys.stderr.write("\r\x1b[K")
+    try:
+        with open_workers(jobs) as workers:
+            waiting = [workers.submit(_hunt_there, name, seed) for name in names]
+            for done, future in enumerate(as_completed(waiting), 1):
+                if shows:
+                    sys.stderr.write(f"\r\x1b[K{done} of {len(names)}")
+                    sys.stderr.flush()
+                yield future.result()
+    finally:
+        if shows:
+            sys.stderr.write("\r\x1b[K")
 
 
 def _hunt_there(name: str, seed: int) -> Catch:

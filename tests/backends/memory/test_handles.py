@@ -12,6 +12,7 @@ from pico_memory.storage import MemoryStorage
 from pico_store.address import Seq, SessionAddress
 from pico_store.batch import MainBatch, ValueSet
 from pico_store.errors import (
+    InvalidBatchError,
     OwnershipLostError,
     PicoError,
     SessionOwnedError,
@@ -24,6 +25,7 @@ from pico_store.errors import (
 from pico_store.query import ConversationQuery
 from pico_store.records import Conversation
 
+WRITE_ROOT = MainBatch((Conversation(id=Seq(1)),))
 WRITE = MainBatch((ValueSet(SessionAddress("s"), 1),))
 
 
@@ -51,8 +53,27 @@ def test_memory_has_nothing_to_back_up(store: MemoryStore) -> None:
         store.backup("a.db")
 
 
+def test_a_handle_that_is_dropped_owns_nothing(store: MemoryStore) -> None:
+    dropped = store.create("b")
+    dropped.commit(WRITE_ROOT)
+
+    del dropped
+
+    assert store.sessions()[0].owner is None
+    assert store.open("b").epoch == 2
+
+
+def test_an_id_that_is_no_text_is_refused_everywhere(store: MemoryStore) -> None:
+    with pytest.raises(InvalidBatchError):
+        store.open(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidBatchError):
+        store.delete(3)  # type: ignore[arg-type]
+
+
 def test_a_second_owner_is_refused_by_name(store: MemoryStore, storage: MemoryStorage) -> None:
-    with pytest.raises(SessionOwnedError, match=r"process \d+ on .* since 1700000000000 ms"):
+    with pytest.raises(
+        SessionOwnedError, match=r"process \d+ on .* since 2023-11-14 22:13:20 UTC; close it there"
+    ):
         store.open("a")
     with pytest.raises(SessionOwnedError):
         store.delete("a")

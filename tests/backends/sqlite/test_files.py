@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -230,6 +232,36 @@ def _use(path: str) -> Callable[[], str]:
     return use
 
 
+def _look(path: str) -> Callable[[], str]:
+    def look() -> str:
+        with closing(SqliteStore(path, create=False)) as store:
+            found = store.sessions()
+            assert len(list(store.open(found[0].id, read_only=True).export())) > 1
+            assert store.verify().problems == ()
+        return f"{len(found)} session"
+
+    return look
+
+
+def test_looking_at_what_a_killed_owner_left_changes_no_byte(path: str) -> None:
+    _made(path)
+    script = (
+        "import os, sys; from pico_sqlite import SqliteStore; "
+        "from tests.backends.sqlite.scene import setting; "
+        "SqliteStore(sys.argv[1]).open('a').commit(setting(1)); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, path], check=True)
+    folder = Path(path).parent
+    before = _hashes(folder)
+    assert os.stat(f"{path}-wal").st_size > 0
+
+    assert _look(path)() == "1 session"
+
+    assert _hashes(folder) == before
+    assert _use(path)() == "used"
+    assert not os.path.exists(f"{path}-wal")
+
+
 def test_a_file_that_may_not_be_written_is_refused_and_nothing_left_beside_it(
     open_folder: Path,
 ) -> None:
@@ -239,11 +271,14 @@ def test_a_file_that_may_not_be_written_is_refused_and_nothing_left_beside_it(
     open_folder.chmod(0o777)
     before = _hashes(open_folder)
 
-    for mode in (0o000, 0o444, 0o222):
+    for mode in (0o000, 0o222):
         os.chmod(path, mode)
         outcome = as_nobody(_use(path))
         assert outcome.startswith("StoreUnusableError"), outcome
-        assert "may not be read and written" in outcome
+        assert "may not be read" in outcome
+    os.chmod(path, 0o444)
+    assert as_nobody(_use(path)).startswith("UnsupportedError")
+    assert as_nobody(_look(path)) == "1 session"
     os.chmod(path, 0o600)
 
     assert sorted(os.listdir(open_folder)) == ["a.db"]
@@ -258,7 +293,8 @@ def test_a_folder_that_may_not_be_written_is_refused(open_folder: Path) -> None:
     open_folder.chmod(0o555)
     before = _hashes(open_folder)
 
-    assert as_nobody(_use(path)).startswith("StoreIOError")
+    assert as_nobody(_use(path)).startswith("UnsupportedError")
+    assert as_nobody(_look(path)) == "1 session"
     assert as_nobody(_use(str(open_folder / "new.db"))).startswith("StoreUnusableError")
 
     assert _hashes(open_folder) == before

@@ -1,0 +1,21 @@
+"""What is said of a session that somebody else has open for writing, on every backend."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pico_store.storage import Owner
+
+
+def owned_problem(session_id: str, owner: Owner) -> str:
+    """Return the message of `SessionOwnedError`: who has the session, and what can be done."""
+    return (
+        f"session {session_id!r:.80} is open for writing in {owner_text(owner)}; close it there "
+        "(a process that ended holds nothing), open it read-only, or pass take_over=True"
+    )
+
+
+def owner_text(owner: Owner) -> str:
+    """Return who an owner is and since when."""
+    since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"process {owner.pid} on {owner.host} since {since} UTC"
