@@ -121,13 +121,13 @@ def header_body(session: str, task: Seq | None) -> bytes:
 
 
 def main_start(first: int) -> bytes:
-    """Return the beginning of a main batch's body, up to its first write."""
-    return b'{"first":%d,"kind":"main","writes":[' % first
+    """Return the beginning of a main batch's body, up to its writes."""
+    return b'{"first":%d,"kind":"main","writes":' % first
 
 
 def scratch_start(first: int, task: int) -> bytes:
-    """Return the beginning of a scratch batch's body, up to its first write."""
-    return b'{"first":%d,"kind":"scratch","task":%d,"writes":[' % (first, task)
+    """Return the beginning of a scratch batch's body, up to its writes."""
+    return b'{"first":%d,"kind":"scratch","task":%d,"writes":' % (first, task)
 
 
 def frame_middle(task: int, address: Address) -> bytes:
@@ -138,8 +138,7 @@ def frame_middle(task: int, address: Address) -> bytes:
     )
 
 
-ITEMS_START: Final = b'{"items":['
-PARTS_END: Final = b"]"
+ITEMS_START: Final = b'{"items":'
 
 
 # --- Reading ---
@@ -172,21 +171,18 @@ def claimed_first(line: bytes) -> int | None:
     return None if found is None else int(found[1])
 
 
-def split_parts(line: bytes, start: bytes, parts: Sequence[object]) -> list[bytes] | None:
-    """Return the texts of a line's writes or items, if the line is exactly as this writes it.
+def is_as_written(line: bytes, start: bytes, parts: Sequence[object]) -> bool:
+    """Tell whether a line is exactly as this writes it.
 
     Encoding what was decoded and comparing costs a third of a careful parse, and proves as much:
     a repeated key, a second spelling or a blank anywhere would make another text.
 
     Args:
         line: As read.
-        start: What its body has to begin with.
+        start: What its body has to begin with, up to the parts.
         parts: What was decoded.
     """
-    texts = [encode(part) for part in parts]
-    if b"%b%b]" % (start, b",".join(texts)) == line[:-SEAL_BYTES]:
-        return texts
-    return None
+    return start + encode(parts) == line[:-SEAL_BYTES]
 
 
 def parse_object(line: bytes) -> JsonObject:

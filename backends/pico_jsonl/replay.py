@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from pico_jsonl.bodies import LogBodies, refer
+from pico_jsonl.bodies import (
+    LONG_LINE,
+    LogBodies,
+    first_reference,
+    kept_references,
+    part_references,
+)
 from pico_jsonl.lines import (
     FORMAT,
     ITEMS_START,
@@ -19,15 +25,15 @@ from pico_jsonl.lines import (
     check_seal,
     claimed_first,
     convert,
+    encode,
+    is_as_written,
     main_start,
     parse_batch,
     parse_header,
     parse_object,
-    split_parts,
 )
-from pico_jsonl.snapshot_lines import SnapshotReader, item_references, packed_bodies
+from pico_jsonl.snapshot_lines import SnapshotReader, has_body, packed_bodies
 from pico_memory.apply import apply
-from pico_memory.rows import Body
 from pico_memory.state import SessionState
 from pico_memory.view import MemoryView
 from pico_store.address import ConversationAddress, Seq
@@ -177,25 +183,33 @@ class MainReplay:
     def _take_batch(self, line: bytes) -> None:
         if self._snapshot is not None:
             raise BadLineError("a batch within the snapshot")
-        found: MainLine | None = None
-        texts: list[bytes] | None = None
         if not self._strict:
             try:
                 found = _decode_main(line)
-                texts = split_parts(line, main_start(found.first), found.writes)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 # The careful way says what is wrong, or finds that nothing is.
                 pass
-        if found is None or texts is None:
-            self._apply_strictly(line)
-        else:
-            self._apply(found.first, found.writes, texts)
+            else:
+                start = main_start(found.first)
+                if is_as_written(line, start, found.writes):
+                    self._apply(
+                        found.first, found.writes, self._references(line, start, found.writes)
+                    )
+                    return
+        self._apply_strictly(line)
+
+    def _references(self, line: bytes, start: bytes, parts: Sequence[object]) -> Iterable[int]:
+        """Return the references to the parts of a line that is as this writes it."""
+        if len(line) > LONG_LINE:
+            return part_references(self.end + len(start) + 1, list(map(encode, parts)))
+        first = first_reference(self.end)
+        return range(first, first + 2 * len(parts), 2)
 
     def _apply_strictly(self, line: bytes) -> None:
         first, batch = parse_batch(line, None)
         apply(self.state, self._check(first, batch))
 
-    def _apply(self, first: Seq, writes: tuple[MainWrite, ...], texts: Sequence[bytes]) -> None:
+    def _apply(self, first: Seq, writes: tuple[MainWrite, ...], references: Iterable[int]) -> None:
         state = self.state
         self._check_numbers(first, len(writes))
         kinds = set(map(type, writes))
@@ -203,15 +217,7 @@ class MainReplay:
             checked = self._check(first, MainBatch(writes))
         else:
             checked = CheckedBatch(first, Seq(first + len(writes) - 1), None, writes, [])
-        offset = self.end + len(main_start(first))
-        bodies: list[Body | None] = []
-        for write, text in zip(writes, texts, strict=True):
-            kind = type(write)
-            if kind in _WITH_BODY or (kind is PatchTask and write.state is not None):  # type: ignore[union-attr]
-                bodies.append(refer(offset, text))
-            else:
-                bodies.append(None)
-            offset += len(text) + 1
+        bodies = kept_references(references, map(_has_payload, writes))
         if DeleteConversation not in kinds:
             self._check_names(first, writes)
         try:
@@ -273,10 +279,9 @@ class MainReplay:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 pass
             else:
-                texts = split_parts(line, ITEMS_START, found.items)
-                if texts is not None:
-                    offset = self.end + len(ITEMS_START)
-                    bodies = item_references(found.items, texts, offset)
+                if is_as_written(line, ITEMS_START, found.items):
+                    references = self._references(line, ITEMS_START, found.items)
+                    bodies = kept_references(references, map(has_body, found.items))
                     self._snapshot.items(found.items, bodies)
                     return
         parts = parse_object(line)
@@ -312,3 +317,8 @@ class MainReplay:
                 self.folded = self.state.last_seq
             case _:
                 raise BadLineError(f"members {', '.join(parts):.60}; allowed: those of a snapshot")
+
+
+def _has_payload(write: MainWrite) -> bool:
+    kind = type(write)
+    return kind in _WITH_BODY or (kind is PatchTask and write.state is not None)  # type: ignore[union-attr]

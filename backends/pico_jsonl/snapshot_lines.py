@@ -11,10 +11,8 @@ from typing import Final
 
 from msgspec import UNSET
 
-from pico_jsonl.bodies import refer
 from pico_jsonl.lines import (
     ITEMS_START,
-    PARTS_END,
     BadLineError,
     SnapshotEnd,
     encode,
@@ -41,7 +39,7 @@ from pico_store.snapshot import (
 )
 from pico_store.strict_json import pack
 
-_LINE_BYTES: Final = 32_768
+_LINE_BYTES: Final = 24_576
 _LINE_BATCHES: Final = 2_048
 
 
@@ -101,7 +99,7 @@ class SnapshotWriter:
 
     def _flush_texts(self) -> None:
         if self._texts:
-            self._line(ITEMS_START + b",".join(self._texts) + PARTS_END)
+            self._line(b"%b[%b]" % (ITEMS_START, b",".join(self._texts)))
             self._texts.clear()
             self._size = 0
 
@@ -213,17 +211,6 @@ def has_body(item: object) -> bool:
     if kind is ValueVersion:
         return item.value is not UNSET  # type: ignore[attr-defined]
     return kind is Entry or kind is Task or kind is ListItem
-
-
-def item_references(
-    items: Iterable[SnapshotItem], texts: Iterable[bytes], offset: int
-) -> list[Body | None]:
-    """Return what rows keep for the payloads of a line whose first item is at an offset."""
-    found: list[Body | None] = []
-    for item, text in zip(items, texts, strict=True):
-        found.append(refer(offset, text) if has_body(item) else None)
-        offset += len(text) + 1
-    return found
 
 
 def packed_bodies(items: Iterable[SnapshotItem]) -> Iterator[Body | None]:

@@ -7,15 +7,20 @@ and the file keeps the line, or the file is cut back to where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn, TypeAlias
 from zlib import crc32
 
-from pico_jsonl.bodies import CRC_BITS, LENGTH_BITS, LogBodies
+from pico_jsonl.bodies import (
+    LONG_LINE,
+    LogBodies,
+    first_reference,
+    part_references,
+)
 from pico_jsonl.control import EPOCH, MARK, SCRATCH_SYNCED, SYNCED, Control, busy_word, pack_word
 from pico_jsonl.disk import Disk, translate, write_all
-from pico_jsonl.lines import encode, frame_middle, main_start, scratch_start
+from pico_jsonl.lines import SEAL_BYTES, encode, frame_middle, main_start, scratch_start
 from pico_jsonl.log import Log, ScratchLogs
 from pico_jsonl.opening import End, Loaded, Place
 from pico_memory.apply import append_again, apply
@@ -55,6 +60,7 @@ class Writer:
     ) -> None:
         self._place = place
         self._resident = resident
+        self._publishing = resident.lock
         self._control = control
         self._words = control.words
         self._power = durability == "power"
@@ -90,7 +96,7 @@ class Writer:
                 self._settle()
             view = self._resident.view
             if view.state.journal:
-                with self._resident.lock:
+                with self._publishing:
                     self._resident.settled()
             if type(batch) is ScratchBatch and expected_first is None:
                 body = lone_append(batch, view)
@@ -104,20 +110,18 @@ class Writer:
             words[busy] = 0
 
     def _commit_main(self, checked: CheckedBatch) -> BatchRange:
-        log, writes, packed = self._main, checked.writes, checked.bodies
-        start = main_start(checked.first)
-        offset = log.end + len(start)
-        texts: list[bytes] = []
-        bodies: list[Body | None] = []
-        for write, body in zip(writes, packed):  # noqa: B905 - as in `apply`
-            text = encode(write)
-            texts.append(text)
-            size = len(text)
-            # As `refer` does it; a call costs half as much again.
-            where = offset << LENGTH_BITS | size
-            bodies.append(None if body is None else where << CRC_BITS | crc32(text))
-            offset += size + 1
-        text = start + b",".join(texts) + b"]"
+        log, writes = self._main, checked.writes
+        text = main_start(checked.first) + encode(writes)
+        if len(text) < LONG_LINE - SEAL_BYTES:
+            place = first_reference(log.end)
+            references: Iterable[int] = range(place, place + 2 * len(writes), 2)
+        else:
+            start = log.end + len(text) - len(encode(writes)) + 1
+            references = part_references(start, list(map(encode, writes)))
+        bodies: list[Body | None] = [
+            None if body is None else place
+            for place, body in zip(references, checked.bodies)  # noqa: B905 - as in `apply`
+        ]
         crc = crc32(text, log.crc)
         line = b'%b,"crc32":"%08x"}\n' % (text, crc)
         done = self._append(log, line, crc, checked, bodies)
@@ -129,7 +133,7 @@ class Writer:
 
     def _commit_scratch(self, checked: CheckedBatch, task: Seq) -> BatchRange:
         log, header, crc = self._ready(task)
-        text = scratch_start(checked.first, task) + b",".join(map(encode, checked.writes)) + b"]"
+        text = scratch_start(checked.first, task) + encode(checked.writes)
         crc = crc32(text, crc)
         line = b'%b%b,"crc32":"%08x"}\n' % (header, text, crc)
         return self._append(log, line, crc, checked, None)
@@ -161,7 +165,9 @@ class Writer:
             log.frame = (address.namespace, middle)
         text = b'{"first":%d,%b%b}]' % (seq, middle, encode(write.value))
         crc = crc32(text, crc)
-        line = b'%b%b,"crc32":"%08x"}\n' % (header, text, crc)
+        line = text + b',"crc32":"%08x"}\n' % crc
+        if header:
+            line = header + line
         size = len(line)
         end = log.end + size
         self._pending = (log, end, crc, seq)
@@ -170,7 +176,7 @@ class Writer:
             if done != size:
                 write_all(self._disk, log.fd, line, done)
             self._words[MARK] = seq << 10 | seq % 1021
-            with self._resident.lock:
+            with self._publishing:
                 committed = append_again(state, task, address, seq, body)
                 if committed is None:
                     committed = apply(state, CheckedBatch(seq, seq, task, batch.writes, [body]))
@@ -201,7 +207,7 @@ class Writer:
                 self._words[MARK] = last << 10 | last % 1021
             elif self._syncs and (self._power or end - log.synced >= _SYNC_BYTES):
                 self._sync_main(end)
-            with self._resident.lock:
+            with self._publishing:
                 committed = apply(self._resident.view.state, checked, bodies)
             log.end, log.crc = end, crc
             self._pending = None
@@ -239,7 +245,7 @@ class Writer:
         pending = self._pending
         assert pending is not None
         log, end, crc, last = pending
-        with self._resident.lock:
+        with self._publishing:
             state = self._resident.settled()
         if state.last_seq >= last:
             log.end, log.crc = end, crc
