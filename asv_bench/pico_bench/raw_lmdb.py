@@ -50,7 +50,7 @@ def lmdb_loop(folder: Path) -> tuple[Callable[[RawCommit], None], Callable[[], N
                     prefix = key(b"s", w[2])
                     cursor = transaction.cursor()
                     if cursor.set_range(prefix):
-                        while cursor.key().startswith(prefix) and cursor.delete():  # type: ignore[union-attr]
+                        while cursor.key().startswith(prefix) and cursor.delete():
                             pass
                 elif code == SET:
                     put(b"v" + root + f"{w[1]}\0{w[2]}".encode(), pack(w[3:]))
