@@ -16,7 +16,10 @@ SPEC = ROOT / "pico_store" / "SPEC.md"
 HEADING = re.compile(r"^### ([A-Z]+-\d+) (.+)$", re.MULTILINE)
 CLAUSE = re.compile(r"\b(?:SEQ|OWN|PAGE|ENT|FORK|VAL|TASK|DEL|JSON|DUR|SQL|LMDB|JSONL|URL)-\d+\b")
 # A clause of one engine is proven beside it, in a test that names the clause.
-ENGINE_TESTS = {"SQL": ROOT / "tests" / "backends" / "sqlite"}
+ENGINE_TESTS = {
+    "SQL": ROOT / "tests" / "backends" / "sqlite",
+    "JSONL": ROOT / "tests" / "backends" / "jsonl",
+}
 
 
 def spec_clauses(text: str) -> list[str]:
