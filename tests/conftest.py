@@ -27,3 +27,8 @@ settings.register_profile(
 )
 # `--hypothesis-profile` is read later and wins.
 settings.load_profile("dev")
+
+# A shell that runs something in the background lets it ignore Ctrl-C, and so would every process
+# that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -181,7 +181,7 @@ def test_an_interrupt_ends_an_import_at_once_and_without_a_trace(tmp_path: Path)
     # Opens as soon as the other side reads; it then waits for a line that never comes.
     with pipe.open("wb"):
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out, err) == (130, b"", b"pico: interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["endless.jsonl"]
