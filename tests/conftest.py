@@ -1,5 +1,7 @@
 """Settings that every test runs under."""
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
