@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import apsw
+from msgspec.structs import replace
 
 from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
@@ -76,8 +77,8 @@ class ScratchRows:
             rows: list[Row] = self._run(sql).fetchall()
             stream = int(rows[0][0])
             self._starts = self._memo.numbers.key(task)
-            known = known._replace(stream=stream, origin=(stream << STREAM_BITS) - self._starts)
-            self._memo.keep_task(task, known)
+            known = replace(known, stream=stream, origin=(stream << STREAM_BITS) - self._starts)
+            self._memo.live_tasks[task] = known
         return known
 
     def put(
@@ -95,18 +96,18 @@ class ScratchRows:
         row: Row = (None, None, None, None)
         if body is not None:
             stored = stored_key(address.key)
-            columns = (seq, address.task, writes, address.namespace, stored)
-            row = (address.namespace, stored, checksum(columns, body), body)
+            sums = checksum((seq, address.task, writes, address.namespace, stored, body))
+            row = (address.namespace, stored, sums, body)
         self._run(_ROW, (id, writes, self._starts, *row))
         self._starts = None
 
     def retire(self, known: LiveTask, key: int) -> None:
-        """Delete a task's scratch."""
-        if known.stream is not None:
-            first = known.stream << STREAM_BITS
-            self._run("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
-            if known.has_values:
-                self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
+        """Delete the scratch of a task that wrote some."""
+        assert known.stream is not None
+        first = known.stream << STREAM_BITS
+        self._run("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
+        if known.has_values:
+            self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
 
     # Each returns whether the write's own row holds its payload.
 
@@ -130,7 +131,7 @@ class ScratchRows:
         self._put_value(write.address, seq, body)
         if not known.has_values:
             assert type(write.address) is ScratchAddress
-            self._memo.keep_task(write.address.task, known._replace(has_values=True))
+            self._memo.live_tasks[write.address.task] = replace(known, has_values=True)
         return False
 
     def _delete(self, known: LiveTask, write: ValueDelete, seq: Seq, body: None) -> bool:

@@ -150,7 +150,7 @@ class StateReads:
     def version(self, row: Row, scope: int, namespace: str, key: str) -> Version[JsonValue] | None:
         """Return a version from its row; ``None`` for a tombstone."""
         seq, sums, body = row
-        if checksum(value_columns(self._memo, seq, scope, namespace, key), body) != sums:
+        if checksum((*value_columns(self._memo, seq, scope, namespace, key), body)) != sums:
             raise self._records.damaged(f"value {namespace!r} {key[1:]!r} of write {seq}")
         if body is None:
             return None
@@ -283,7 +283,7 @@ class StateReads:
         body: bytes,
     ) -> Element[JsonValue]:
         """Return an element from its row's parts."""
-        if checksum(columns, body) != sums:
+        if checksum((*columns, body)) != sums:
             raise self._records.damaged(f"list element {seq}")
         self._counters.rows_decoded += 1
         return Element(seq, unpack(body))
