@@ -15,6 +15,8 @@ pack: Final = msgspec.msgpack.Encoder().encode
 BIAS: Final = 0x80000000
 """What is taken from a CRC-32, so that SQLite stores it in four bytes: signed."""
 
+_PRIME: Final = 65_521
+
 Column = int | str | bytes | None
 
 
@@ -27,3 +29,11 @@ def checksum(columns: tuple[Column, ...]) -> int:
             payload comes last. A payload that a flipped bit made a text differs from its bytes.
     """
     return crc32(pack(columns)) - BIAS
+
+
+def coded_size(first: int, size: int) -> int:
+    """Return the size of the batch that begins at a number, with a check of both beside it.
+
+    Sizes are read without their rows' payloads, so that the rows' checksums cannot cover them.
+    """
+    return size << 16 | (first * 257 + size) % _PRIME

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from pico_sqlite.checksum import checksum
+from pico_sqlite.checksum import checksum, coded_size
 from pico_sqlite.connection import Bindings, Row
 from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, TURN, LiveTask, Memo
 from pico_sqlite.readers import Snapshot
@@ -65,14 +65,14 @@ class RecordReads:
     def last_seq(self, snapshot: Snapshot) -> Seq:
         """Return the number of the last committed write: of a main batch or of live scratch."""
         numbers = self._memo.numbers
-        last = 0
+        last: int = 0
         sql = (
-            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes > 0 "
+            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes NOT NULL "
             "ORDER BY id DESC LIMIT 1"
         )
         for bounds in numbers.ranges(1, SEQ_MAX, newest_first=True):
             if rows := self.fetch(snapshot, sql, bounds):
-                last = numbers.seq(rows[0][0]) + rows[0][1] - 1
+                last = self._main_batch(*rows[0]).last
                 break
         sql = (
             f"SELECT t.id, (SELECT max(s.id) FROM scratch s WHERE s.id BETWEEN {STREAM}) "
@@ -394,15 +394,13 @@ class RecordReads:
         direction = "DESC" if window.newest_first else "ASC"
         found: list[BatchRange] = []
         sql = (
-            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes > 0 "
+            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes NOT NULL "
             f"ORDER BY id {direction} LIMIT ?"
         )
         newest_first = window.newest_first
         for part in numbers.ranges(window.first, window.last, newest_first=newest_first):
             rows = self.fetch(snapshot, sql, (*part, wanted))
-            for key, writes in rows:
-                first = numbers.seq(key)
-                found.append(BatchRange(first, Seq(first + writes - 1)))
+            found += [self._main_batch(*row) for row in rows]
             if len(found) >= wanted:
                 break
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
@@ -423,6 +421,17 @@ class RecordReads:
         items = found[: window.limit]
         more = items[-1].first if len(found) > window.limit else None
         return Page(items, self.last_seq(snapshot), more)
+
+    def _main_batch(self, key: int, coded: int) -> BatchRange:
+        first, size = self._memo.numbers.seq(key), coded >> 16
+        if coded_size(first, size) != coded:
+            raise self.damaged(f"the size of batch {first}")
+        return BatchRange(first, Seq(first + size - 1))
+
+    def check_spent(self, seq: Seq, task: Seq, writes: int, sums: int) -> None:
+        """Compare a scratch row without a payload with its checksum."""
+        if checksum((seq, task, writes)) != sums:
+            raise self.damaged(f"scratch row {seq}")
 
     def damaged(self, what: str) -> StoreDamagedError:
         """Return the error that names a damaged record."""

@@ -12,7 +12,7 @@ from zlib import crc32
 import apsw
 from msgspec.structs import replace
 
-from pico_sqlite.checksum import BIAS, Column, checksum, pack
+from pico_sqlite.checksum import BIAS, Column, checksum, coded_size, pack
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, TURN, ListName, LiveTask, Memo
 from pico_sqlite.numbers import EXTENT_BITS, LOW
@@ -60,7 +60,7 @@ _CURRENT: Final = "REPLACE INTO current_values VALUES(?,?,?,?,?,?)"
 _FORGET: Final = "DELETE FROM current_values WHERE scope=? AND namespace=? AND key=?"
 _VERSION: Final = "INSERT INTO value_versions VALUES(?,?,?,?,?,?)"
 _ELEMENT: Final = "INSERT INTO list_elements VALUES(?,?,?,?)"
-_MARKER: Final = "INSERT INTO list_markers VALUES(?,?,?)"
+_MARKER: Final = "INSERT INTO list_markers VALUES(?,?,?,?)"
 _REMOVE: Final = "DELETE FROM list_elements WHERE list=? AND seq=?"
 
 
@@ -73,7 +73,7 @@ class Rows:
         self._changes = db.changes
         self._memo = memo
         self._epoch = epoch
-        # The size of a batch whose first row has not been written yet.
+        # The coded size of a batch whose first row has not been written yet.
         self._size: int | None = None
         # What each deletion of the batch that is still to be written takes.
         self._taken: list[list[Seq]] = []
@@ -97,7 +97,7 @@ class Rows:
             if checked.task is not None:
                 self.scratch.write(checked)
                 return
-        self._size = len(writes)
+        self._size = coded_size(seq, len(writes))
         if type(writes[0]) is not Entry and type(writes[0]) is not Task:
             self._open(_FIRST_BOUNDARY, (keys[high] | (seq & LOW),))
         self._passing = checked.passing
@@ -122,20 +122,23 @@ class Rows:
     def add_extent(self, high: int) -> None:
         """Give the session another extent."""
         base = self._one("SELECT coalesce(max(base), -1) + 1 FROM extents")[0]
-        self._run("INSERT INTO extents VALUES(?, ?, ?)", (base, self._memo.session, high))
+        session = self._memo.session
+        values = (base, session, high, checksum((base, session, high)))
+        self._run("INSERT INTO extents VALUES(?, ?, ?, ?)", values)
         self._memo.numbers.add(high, base)
 
     def kind(self, name: str, *, entries: bool) -> int:
         """Return the number of a kind, noting whether entries use it."""
         known = self._memo.kinds.get(name)
         if known is None:
-            sql = "INSERT INTO kinds(session, name, entries) VALUES(?, ?, ?)"
-            self._run(sql, (self._memo.session, name, entries))
+            sql = "INSERT INTO kinds(session, name, entries, checksum) VALUES(?, ?, ?, ?)"
+            self._run(sql, (self._memo.session, name, entries, checksum((name, int(entries)))))
             known = self.db.last_insert_rowid()
             self._memo.kinds[name] = known
             self._memo.kind_names[known] = name
         elif entries and name not in self._memo.entry_kinds:
-            self._run("UPDATE kinds SET entries = 1 WHERE kind = ?", (known,))
+            sql = "UPDATE kinds SET entries = 1, checksum = ? WHERE kind = ?"
+            self._run(sql, (checksum((name, 1)), known))
         if entries:
             self._memo.entry_kinds[name] = known
         return known
@@ -150,8 +153,10 @@ class Rows:
             found: list[Row] = self._run(sql, (scope, address.namespace, key)).fetchall()
             if not found:
                 rewind = type(address) is ConversationAddress and address.rewind
-                sql = "INSERT INTO lists(scope, namespace, key, rewind) VALUES(?, ?, ?, ?)"
-                self._run(sql, (scope, address.namespace, key, rewind))
+                values = (scope, address.namespace, key, rewind)
+                sums = checksum(list_columns(self._memo, *values))
+                sql = "INSERT INTO lists(scope, namespace, key, rewind, checksum) "
+                self._run(sql + "VALUES(?, ?, ?, ?, ?)", (*values, sums))
                 found = [(self.db.last_insert_rowid(), rewind)]
             known = ListName(int(found[0][0]), bool(found[0][1]))
             self._memo.lists.keep((scope, address.namespace, key), known)
@@ -263,10 +268,10 @@ class Rows:
 
     def put_boundary(self, first: Seq, writes: int) -> None:
         """Note where a batch of a snapshot begins, whose records are there already."""
-        key = self._memo.numbers.key(first)
-        self._run("UPDATE records SET writes = ? WHERE id = ?", (writes, key))
+        key, size = self._memo.numbers.key(first), coded_size(first, writes)
+        self._run("UPDATE records SET writes = ? WHERE id = ?", (size, key))
         if not self._changes():
-            self._run(_BOUNDARY, (key, writes))
+            self._run(_BOUNDARY, (key, size))
 
     def put_task(self, write: Task, seq: Seq, body: bytes) -> None:
         """Insert a task and, if it is live, remember it."""
@@ -372,7 +377,7 @@ class Rows:
 
     def put_marker(self, list: int, element: int, seq: Seq) -> None:
         """Insert a removal or, with element 0, a clear."""
-        self._run(_MARKER, (list, element, seq))
+        self._run(_MARKER, (list, element, seq, checksum((seq, element, list))))
 
     def _remove(self, write: ListRemove, seq: Seq, body: None) -> None:
         name = self.list_name(write.address)
@@ -405,6 +410,13 @@ def conversation_columns(record: Conversation, through: int | None) -> tuple[int
     parent = record.parent
     fork = (None, None) if parent is None else (parent.conversation_id, parent.at)
     return (record.id, *fork, record.owner, through)
+
+
+def list_columns(
+    memo: Memo, scope: int, namespace: str, key: str, rewind: int
+) -> tuple[int | str, ...]:
+    """Return what the checksum of a list's row covers."""
+    return (memo.numbers.seq(scope), namespace, key, int(rewind))
 
 
 def value_columns(

@@ -14,7 +14,7 @@ import apsw
 from msgspec.structs import replace
 
 from pico_sqlite.checksum import checksum
-from pico_sqlite.connection import Row
+from pico_sqlite.connection import Bindings, Row
 from pico_sqlite.memo import LiveTask, Memo
 from pico_store.address import Address, ScratchAddress, Seq
 from pico_store.batch import ListAppend, ListClear, ListRemove, ValueDelete, ValueSet
@@ -25,7 +25,7 @@ STREAM_BITS: Final = 32
 STREAM_LAST: Final = (1 << STREAM_BITS) - 1
 _ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?, ?)"
 _SPENT: Final = (
-    "UPDATE scratch SET namespace = NULL, key = NULL, checksum = NULL, body = NULL WHERE "
+    "UPDATE scratch SET namespace = NULL, key = NULL, checksum = ?, body = NULL WHERE id = ?"
 )
 
 PutValue = Callable[[Address, Seq, bytes | None], None]
@@ -93,7 +93,7 @@ class ScratchRows:
         if id >> STREAM_BITS != known.stream:
             problem = f"task {address.task} is 2^32 numbers of this file old; settle it"
             raise LimitExceededError("TASK-4", "task", problem)
-        row: Row = (None, None, None, None)
+        row: Row = (None, None, checksum((seq, address.task, writes)), None)
         if body is not None:
             stored = stored_key(address.key)
             sums = checksum((seq, address.task, writes, address.namespace, stored, body))
@@ -116,7 +116,7 @@ class ScratchRows:
 
     def _remove(self, known: LiveTask, write: ListRemove, seq: Seq, body: None) -> bool:
         id = known.origin + self._memo.numbers.key(write.element)
-        self._run(_SPENT + "id = ?", (id,))
+        self._spend(known, write, "id = ?", (id,))
         return False
 
     def _clear(self, known: LiveTask, write: ListClear, seq: Seq, body: None) -> bool:
@@ -124,8 +124,19 @@ class ScratchRows:
         first = known.stream << STREAM_BITS
         name = (write.address.namespace, stored_key(write.address.key))
         where = "id BETWEEN ? AND ? AND namespace = ? AND key = ?"
-        self._run(_SPENT + where, (first, first | STREAM_LAST, *name))
+        self._spend(known, write, where, (first, first | STREAM_LAST, *name))
         return False
+
+    def _spend(
+        self, known: LiveTask, write: ListRemove | ListClear, where: str, values: Bindings
+    ) -> None:
+        """Leave nothing of some rows but their numbers."""
+        assert type(write.address) is ScratchAddress
+        sql = f"SELECT id, writes FROM scratch WHERE {where}"
+        rows: list[Row] = self._run(sql, values).fetchall()
+        for id, writes in rows:
+            seq = self._memo.numbers.seq(id - known.origin)
+            self._run(_SPENT, (checksum((seq, write.address.task, writes)), id))
 
     def _set(self, known: LiveTask, write: ValueSet, seq: Seq, body: bytes) -> bool:
         self._put_value(write.address, seq, body)
