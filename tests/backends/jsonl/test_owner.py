@@ -240,11 +240,12 @@ def test_after_a_fork_the_child_can_do_nothing_and_holds_nothing(
         os._exit(refused)
     os.close(read_end)
     storage.close()
-    again = store.open("a")
-    assert note(again) == 2
-    os.close(write_end)
+    try:
+        assert note(store.open("a")) == 2
+    finally:
+        os.close(write_end)
+        _, status = os.waitpid(child, 0)
 
-    _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 4
 
 

@@ -314,3 +314,16 @@ def test_a_spare_file_that_a_killed_process_left_goes(killed: Path) -> None:
         assert storage.last_seq == 150
         assert not (killed / "a" / "spare.jsonl").exists()
         assert not (killed / "a" / "new-00.jsonl").exists()
+
+
+@pytest.mark.parametrize("size", [10, 65_000, 65_536, 70_000, 300_000])
+def test_the_last_number_is_found_whatever_the_last_line_weighs(path: Path, size: int) -> None:
+    with made(path) as storage:
+        storage.commit(ROOT_BATCH)
+        for more in range(3):
+            note(storage, "x" * (size + more))
+            assert JsonlStore(str(path)).sessions()[0].last_seq == storage.last_seq
+    with main_of(path).open("ab") as file:
+        file.write(b'{"first":5,"kind":"main","writes":[' + b" " * size)
+
+    assert JsonlStore(str(path)).sessions()[0].last_seq == 4
