@@ -22,16 +22,26 @@ SESSIONS: Final = 16
 
 def one(setting: Setting) -> Numbers:
     """Measure one session."""
-    return _measure(setting, 1)
+    return _measure("sqlite", setting, 1)
 
 
 def many(setting: Setting) -> Numbers:
     """Measure sixteen sessions, each committed to by a thread of its own."""
-    return _measure(setting, SESSIONS)
+    return _measure("sqlite", setting, SESSIONS)
 
 
-def _measure(setting: Setting, sessions: int) -> Numbers:
-    store = open_store(f"sqlite:{setting.folder}/power.db?durability=power")
+def lmdb_one(setting: Setting) -> Numbers:
+    """Measure one session on LMDB."""
+    return _measure("lmdb", setting, 1)
+
+
+def lmdb_many(setting: Setting) -> Numbers:
+    """Measure sixteen sessions on LMDB."""
+    return _measure("lmdb", setting, SESSIONS)
+
+
+def _measure(scheme: str, setting: Setting, sessions: int) -> Numbers:
+    store = open_store(f"{scheme}:{setting.folder}/power.store?durability=power")
     storages = [store.create(f"session {number}") for number in range(sessions)]
     for storage in storages:
         storage.commit(opening())

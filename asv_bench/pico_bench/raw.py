@@ -31,7 +31,7 @@ RawWrite: TypeAlias = tuple[Any, ...]
 RawCommit: TypeAlias = tuple[int, int, list[RawWrite]]
 """The last number, the task of a frame or 0, and the writes."""
 
-_ENTRY, _TASK, _PATCH, _SETTLE, _SET, _APPEND, _REMOVE, _FRAME, _CONVERSATION = range(9)
+ENTRY, TASK, PATCH, SETTLE, SET, APPEND, REMOVE, FRAME, CONVERSATION = range(9)
 _ROLES: Final = {"start": 0, "inflight": 1, "terminal": 2}
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -75,23 +75,23 @@ def raw_commits(first: int, batches: list[Batch]) -> list[RawCommit]:
 def _raw_write(seq: int, write: MainWrite) -> RawWrite:
     match write:
         case Entry():
-            return (_ENTRY, seq, write.kind, write.key, write.by_task_id, entry_payload(write))
+            return (ENTRY, seq, write.kind, write.key, write.by_task_id, entry_payload(write))
         case Task():
             role = _ROLES[write.role]
-            return (_TASK, seq, write.kind, write.status, role, write.after, write.state)
+            return (TASK, seq, write.kind, write.status, role, write.after, write.state)
         case PatchTask():
             assert write.role is not None
-            return (_PATCH, write.status, _ROLES[write.role], write.id, write.state)
+            return (PATCH, write.status, _ROLES[write.role], write.id, write.state)
         case SettleTask():
-            return (_SETTLE, write.status, write.id, write.state)
+            return (SETTLE, write.status, write.id, write.state)
         case ValueSet():
-            return (_SET, write.address.namespace, write.address.key or "", seq, write.value)
+            return (SET, write.address.namespace, write.address.key or "", seq, write.value)
         case ListAppend():
-            return (_APPEND, write.address.namespace, seq, write.value)
+            return (APPEND, write.address.namespace, seq, write.value)
         case ListRemove():
-            return (_REMOVE, write.address.namespace, write.element)
+            return (REMOVE, write.address.namespace, write.element)
         case Conversation():
-            return (_CONVERSATION, seq)
+            return (CONVERSATION, seq)
     raise AssertionError(write)
 
 
@@ -123,21 +123,21 @@ def sqlite_loop(folder: Path) -> tuple[Callable[[RawCommit], None], Callable[[],
         run("BEGIN IMMEDIATE")
         for w in writes:
             code = w[0]
-            if code == _ENTRY:
+            if code == ENTRY:
                 run(entry, (w[1], w[2], w[3], w[4], pack(w[5])))
-            elif code == _TASK:
+            elif code == TASK:
                 after = pack(w[5]) if w[5] else None
                 run(task_row, (w[1], w[2], w[3], w[4], after, pack(w[6])))
-            elif code == _PATCH:
+            elif code == PATCH:
                 run(patch, (w[1], w[2], pack(w[4]), w[3]))
-            elif code == _SETTLE:
+            elif code == SETTLE:
                 run(settle, (w[1], pack(w[3]), w[2]))
                 run(retire, (w[2],))
-            elif code == _SET:
+            elif code == SET:
                 run(value, (w[1], w[2], w[3], pack(w[4])))
-            elif code == _APPEND:
+            elif code == APPEND:
                 run(append, (w[1], w[2], pack(w[3])))
-            elif code == _REMOVE:
+            elif code == REMOVE:
                 run(remove, (w[1], w[2]))
         run(position, (last,))
         run("COMMIT")
@@ -162,24 +162,24 @@ def dictionary_loop() -> Callable[[RawCommit], None]:
             return
         for w in writes:
             code = w[0]
-            if code == _ENTRY:
+            if code == ENTRY:
                 entries[w[1]] = w
                 if w[3] is not None:
                     by_key[w[2], w[3]] = w
-            elif code == _TASK:
+            elif code == TASK:
                 tasks[w[1]] = w
                 live.add(w[1])
-            elif code == _PATCH:
+            elif code == PATCH:
                 tasks[w[3]] = w
-            elif code == _SETTLE:
+            elif code == SETTLE:
                 tasks[w[2]] = w
                 live.discard(w[2])
                 frames.pop(w[2], None)
-            elif code == _SET:
+            elif code == SET:
                 values[w[1], w[2]] = w
-            elif code == _APPEND:
+            elif code == APPEND:
                 lists.setdefault(w[1], {})[w[2]] = w[3]
-            elif code == _REMOVE:
+            elif code == REMOVE:
                 lists[w[1]].pop(w[2], None)
 
     return commit

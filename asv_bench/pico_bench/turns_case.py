@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pico_bench.case import Numbers, Setting
 from pico_bench.raw import dictionary_loop, raw_commits, sqlite_loop
+from pico_bench.raw_lmdb import lmdb_loop
 from pico_bench.turns import COMMITS_A_TURN, Turns, Weight, opening
 from pico_store.backends import open_store
 from pico_store.batch import Batch
@@ -23,11 +24,16 @@ def sqlite(setting: Setting) -> Numbers:
     """Measure SQLite through the interface, and what its files weigh when closed."""
     numbers = _interface(f"sqlite:{setting.folder}/turns.db", setting)
     numbers["disk"] = sum(path.stat().st_size for path in Path(setting.folder).iterdir())
-    weight, load = Weight(), Turns(setting.seed)
-    for _ in range(setting.turns + _WARM_UP):
-        first = load.last + 1
-        weight.add(first, load.turn())
-    numbers["surviving"] = weight.surviving
+    numbers["surviving"] = _surviving(setting)
+    return numbers
+
+
+def lmdb(setting: Setting) -> Numbers:
+    """Measure LMDB through the interface, and what its data file weighs when closed."""
+    numbers = _interface(f"lmdb:{setting.folder}/turns?durability=process", setting)
+    # The other file is the table of readers: as large with any data, and made anew at will.
+    numbers["disk"] = Path(setting.folder, "turns", "data.mdb").stat().st_size
+    numbers["surviving"] = _surviving(setting)
     return numbers
 
 
@@ -39,6 +45,14 @@ def memory(setting: Setting) -> Numbers:
 def raw_sqlite(setting: Setting) -> Numbers:
     """Measure the tight loop over rows."""
     commit, close = sqlite_loop(Path(setting.folder))
+    numbers = _timed(setting, commit, raw_commits)
+    close()
+    return numbers
+
+
+def raw_lmdb(setting: Setting) -> Numbers:
+    """Measure the tight loop over LMDB's rows."""
+    commit, close = lmdb_loop(Path(setting.folder))
     numbers = _timed(setting, commit, raw_commits)
     close()
     return numbers
@@ -56,6 +70,14 @@ def _interface(url: str, setting: Setting) -> Numbers:
     numbers = _timed(setting, storage.commit, lambda first, batches: batches)
     store.close()
     return numbers
+
+
+def _surviving(setting: Setting) -> int:
+    weight, load = Weight(), Turns(setting.seed)
+    for _ in range(setting.turns + _WARM_UP):
+        first = load.last + 1
+        weight.add(first, load.turn())
+    return weight.surviving
 
 
 def _timed(

@@ -7,7 +7,6 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,6 +23,7 @@ from pico_store.errors import (
     StoreIOError,
     StoreUnusableError,
 )
+from pico_store.file_system import UNSHARED, file_system
 
 Row = tuple[Any, ...]
 """Columns as SQLite gives them; the statement says of which types they are."""
@@ -35,30 +35,6 @@ _MAGIC: Final = b"SQLite format 3\0"
 _PAGE_BYTES_MIN: Final = 512
 # The files that were open when this process was forked.
 _inherited: set[tuple[int, int]] = set()
-# Their clients do not share memory between machines, which WAL's index needs.
-_UNSHARED: Final = frozenset(
-    (
-        *("9p", "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "nfs", "nfs4", "smb3"),
-        *("smbfs", "vboxsf", "virtiofs"),
-    )
-)
-
-
-def file_system(path: str) -> str:
-    """Return the type of the file system that holds a path, or "" where it cannot be told."""
-    try:
-        text = Path("/proc/self/mountinfo").read_text()
-    except OSError:
-        return ""
-    real = os.path.realpath(path)
-    best, kind = -1, ""
-    for line in text.splitlines():
-        fields, _, rest = line.partition(" - ")
-        mount = fields.split()[4].encode().decode("unicode_escape")
-        inside = real == mount or real.startswith(mount.rstrip("/") + "/")
-        if inside and len(mount) >= best:
-            best, kind = len(mount), rest.split()[0]
-    return kind
 
 
 def check_file(path: str, *, create: bool) -> None:
@@ -74,7 +50,7 @@ def check_file(path: str, *, create: bool) -> None:
     if path == ":memory:":
         raise StoreUnusableError("sqlite::memory: keeps nothing; write memory: for that")
     kind = file_system(path)
-    if kind in _UNSHARED:
+    if kind in UNSHARED:
         raise StoreUnusableError(
             f"{path}: on a {kind} file system, where processes cannot share SQLite's log; "
             "put the store on a local disk"

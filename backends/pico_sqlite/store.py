@@ -13,7 +13,6 @@ import apsw
 from pico_sqlite.connection import Row, check_file, is_writable, prepare, translate
 from pico_sqlite.load import load_session
 from pico_sqlite.memo import Memo
-from pico_sqlite.owner import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_sqlite.readers import Readers
 from pico_sqlite.reclaim import backup_file, delete_session, vacuum_file
 from pico_sqlite.record_reads import RecordReads
@@ -29,6 +28,8 @@ from pico_store.errors import (
     UnknownSessionError,
 )
 from pico_store.names import check_name
+from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
+from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import (
@@ -242,10 +243,7 @@ class SqliteStore:
 
     def _check_free(self, name: str, holder: OwnerRecord | None) -> None:
         if holder is not None and is_alive(holder):
-            raise SessionOwnedError(
-                f"session {name!r:.80} is held by process {holder.pid} on {holder.host} since "
-                f"{holder.since_ms} (Unix ms); close it there, or open it read-only"
-            )
+            raise SessionOwnedError(owned_problem(name, holder.public()))
 
     def _check_open(self) -> None:
         if self._closed:

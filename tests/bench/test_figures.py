@@ -25,6 +25,10 @@ GOOD: dict[str, Numbers] = {
     "memory": {"cpu_us": 7.0},
     "one": {"commits_per_second": 100.0},
     "many": {"commits_per_second": 600.0},
+    "raw_lmdb": {"cpu_us": 10.0},
+    "lmdb": {"cpu_us": 22.0, "disk": 170.0, "surviving": 100.0},
+    "lmdb_one": {"commits_per_second": 100.0},
+    "lmdb_many": {"commits_per_second": 600.0},
     "make": {},
     "calls": {"open": 1.2, "page": 1.2, "fork": 1.2, "head": 1.2},
     "growth": {"bytes": float(4 << 20)},
@@ -65,6 +69,10 @@ def test_every_figure_holds_at_its_bar() -> None:
         ("memory", "cpu_us", 7.1, {"memory.turns"}),
         ("many", "commits_per_second", 599.0, {"sqlite.power"}),
         ("sqlite", "disk", 136.0, {"sqlite.disk"}),
+        ("lmdb", "cpu_us", 22.1, {"lmdb.turns"}),
+        ("raw_lmdb", "cpu_us", 9.9, {"lmdb.turns"}),
+        ("lmdb_many", "commits_per_second", 599.0, {"lmdb.power"}),
+        ("lmdb", "disk", 171.0, {"lmdb.disk"}),
         ("calls", "open", 1.21, {"large.open"}),
         ("calls", "page", 1.21, {"large.page"}),
         ("calls", "fork", 1.21, {"large.fork"}),
@@ -208,7 +216,9 @@ def test_the_command_ends_with_1_if_a_figure_falls_short(
     monkeypatch.setitem(GOOD, "memory", {"cpu_us": 99.0})
     monkeypatch.setattr("pico_bench.run.run_case", planted)
 
-    code = cli.main(["figures", "--dir", str(tmp_path), "--only", "memory", "--only", "disk"])
+    code = cli.main(
+        ["figures", "--dir", str(tmp_path), "--only", "memory", "--only", "sqlite.disk"]
+    )
 
     out = capsys.readouterr().out
     assert code == 1

@@ -18,6 +18,7 @@ CLAUSE = re.compile(r"\b(?:SEQ|OWN|PAGE|ENT|FORK|VAL|TASK|DEL|JSON|DUR|SQL|LMDB|
 # A clause of one engine is proven beside it, in a test that names the clause.
 ENGINE_TESTS = {
     "SQL": ROOT / "tests" / "backends" / "sqlite",
+    "LMDB": ROOT / "tests" / "backends" / "lmdb",
     "JSONL": ROOT / "tests" / "backends" / "jsonl",
 }
 

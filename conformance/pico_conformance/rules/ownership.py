@@ -218,7 +218,9 @@ def test_a_fenced_handle_never_commits_again(lab: Lab) -> None:
     raised(lambda: old.commit(stale, expected_first=Seq(99)), OwnershipLostError)
     assert new.last_seq == root, "a fenced commit wrote something"
     _set(new, 2)
-    assert list(old.get_conversations([root])) == [root], "a fenced handle cannot read any more"
+    # Whether it learns of the new owner's numbers before it is refused is left open.
+    seen = {**everything(old), "last_seq": everything(new)["last_seq"]}
+    assert_same(everything(new), seen, "being fenced")
     old.close()
     raised(lambda: lab.store.open(SESSION), SessionOwnedError)
     _set(new, 3)

@@ -17,13 +17,13 @@ import apsw
 import pytest
 
 from pico_sqlite import SqliteStore, connection
-from pico_sqlite.connection import file_system
 from pico_store.errors import (
     NewerFormatError,
     NotAStoreError,
     StoreDamagedError,
     StoreUnusableError,
 )
+from pico_store.file_system import file_system
 from tests.backends.sqlite.processes import as_nobody
 from tests.backends.sqlite.scene import exported, fill, setting
 

@@ -19,11 +19,11 @@ import msgspec
 import pytest
 
 from pico_sqlite import SqliteStore
-from pico_sqlite.owner import OwnerRecord, decode_owner, is_alive
 from pico_sqlite.storage import SqliteStorage
 from pico_store.address import Seq, SessionAddress
 from pico_store.batch import MainBatch
 from pico_store.errors import OwnershipLostError, SessionOwnedError
+from pico_store.ownership import OwnerRecord, decode_owner, is_alive
 from pico_store.query import EntryQuery, ListQuery
 from pico_store.records import Entry
 from tests.backends.sqlite.processes import in_child, worker
@@ -62,7 +62,7 @@ def _held(path: str) -> bool:
 
 
 def test_a_second_handle_is_told_who_has_the_session(path: str, storage: SqliteStorage) -> None:
-    told = rf"process {os.getpid()} on {socket.gethostname()} since \d{{13}} "
+    told = rf"process {os.getpid()} on {socket.gethostname()} since \d{{4}}-\d\d-\d\d "
     with closing(SqliteStore(path)) as other:
         for act in (other.open, other.delete):
             with pytest.raises(SessionOwnedError, match=told):

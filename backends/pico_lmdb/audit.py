@@ -1,0 +1,230 @@
+"""Reading everything in an environment: every checksum, and how the rows fit together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+
+from pico_lmdb.environment import Environment, leave_environment, open_environment
+from pico_lmdb.export import export_session
+from pico_lmdb.layout import (
+    ADDRESSES,
+    BATCHES,
+    BY_OWNER,
+    BY_OWNER_CONVERSATION,
+    BY_PARENT,
+    CONVERSATIONS,
+    HEADS,
+    KEYS,
+    KIND,
+    LISTS,
+    LIVE,
+    MAIN,
+    RECORD,
+    RECORDS,
+    SCRATCH,
+    SESSION,
+    TAIL,
+    TASKS,
+    TRANSCRIPTS,
+    TREES,
+    VERSIONS,
+    keyed,
+    last_number,
+    of_record,
+    of_session,
+    triple,
+)
+from pico_lmdb.memo import Memo
+from pico_lmdb.names import entry_key
+from pico_lmdb.record_reads import RecordReads
+from pico_lmdb.rows import (
+    EntryRow,
+    decode_address,
+    decode_boundaries,
+    decode_conversation,
+    decode_kind,
+    decode_record,
+    decode_scratch,
+    decode_session,
+    decode_tail,
+    decode_task,
+    packed_kind,
+    unseal,
+)
+from pico_lmdb.snapshot import Snapshot
+from pico_lmdb.state_reads import StateReads
+from pico_lmdb.task_reads import TaskReads
+from pico_store.errors import PicoError
+from pico_store.snapshot_check import check_snapshot
+from pico_store.storage import Counters, Problem, VerifyReport
+from pico_store.strict_json import unpack
+
+T = TypeVar("T")
+_PROBLEMS_MAX: Final = 1_000
+Check = tuple[int, bytes, str, Callable[[bytes], object]]
+"""A tree, what the keys begin with, what the rows are, and what decodes one."""
+
+
+def audit_folder(path: str) -> VerifyReport:
+    """Read everything in one state of a folder's environment; change nothing."""
+    try:
+        environment = open_environment(path, create=False, durability="process")
+    except PicoError as error:
+        return VerifyReport(0, (Problem(None, "file", str(error)),))
+    auditor = _Auditor(environment)
+    try:
+        auditor.run()
+    except PicoError as error:
+        auditor.problems.append(Problem(None, "file", str(error)))
+    finally:
+        leave_environment(environment)
+    return VerifyReport(auditor.records, tuple(auditor.problems[:_PROBLEMS_MAX]))
+
+
+class _Auditor:
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.records = 0
+        self.problems: list[Problem] = []
+
+    def run(self) -> None:
+        with self._snapshot("") as snapshot:
+            for tree, tree_name in enumerate((b"main", *TREES)):
+                problem = _disorder(snapshot, tree)
+                if problem:
+                    self.problems.append(Problem(None, f"tree {tree_name.decode()}", problem))
+            sessions: list[tuple[int, str]] = []
+            for key, stored in snapshot.under(MAIN, SESSION):
+                number = int.from_bytes(key[1:], "big")
+                row = self._row(None, MAIN, key, stored, f"session {number}", decode_session)
+                if row is not None:
+                    sessions.append((number, row.name))
+        for number, name in sorted(sessions, key=lambda found: found[1]):
+            with self._snapshot(name) as snapshot:
+                self._session(snapshot, number, name)
+
+    def _snapshot(self, name: str) -> Snapshot:
+        return Snapshot(self._environment, Counters(), name)
+
+    def _session(self, snapshot: Snapshot, session: int, name: str) -> None:
+        before = len(self.problems)
+        # Every row by itself first, so that all damaged ones are named, then the whole.
+        for tree, prefix, what, decode in _checks(session):
+            for key, stored in snapshot.under(tree, prefix):
+                if tree == LISTS and key[12] == 0:
+                    continue  # A marker, which holds nothing.
+                where = f"{what} {_named(tree, key)}"
+                if key.startswith(SCRATCH) and tree == MAIN and key[13] == 0:
+                    where = f"scratch value {key[14:]!r}"
+                    self._row(name, tree, key, stored, where, decode_address)
+                    continue
+                self._row(name, tree, key, stored, where, decode)
+        if len(self.problems) > before:
+            return
+        try:
+            for where, what in _misfits(snapshot, session):
+                self.problems.append(Problem(name, where, what))
+            memo, counters = Memo(session, snapshot), Counters()
+            records = RecordReads(memo, counters)
+            tasks = TaskReads(memo, counters, records)
+            state = StateReads(memo, counters, records)
+            for _ in check_snapshot(export_session(snapshot, memo, records, tasks, state)):
+                pass
+        except (PicoError, KeyError, ValueError, AssertionError) as error:
+            self.problems.append(Problem(name, "session", str(error)))
+
+    def _row(
+        self,
+        name: str | None,
+        tree: int,
+        key: bytes,
+        stored: bytes,
+        where: str,
+        decode: Callable[[bytes], T],
+    ) -> T | None:
+        self.records += 1
+        row = unseal(tree, key, stored)
+        if row is None:
+            self.problems.append(Problem(name, where, "its checksum differs"))
+            return None
+        try:
+            return decode(row)
+        except (msgspec.MsgspecError, ValueError) as error:
+            self.problems.append(Problem(name, where, str(error)))
+            return None
+
+
+def _disorder(snapshot: Snapshot, tree: int) -> str:
+    """Say what is wrong with the order or number of a tree's rows, if anything is.
+
+    A flipped bit in a page that leads to others hides them without a trace; one in a key makes a
+    row that nobody finds.
+    """
+    count, previous = 0, b""
+    for key in snapshot.every_key(tree):
+        if key <= previous:
+            return f"key {key!r} after {previous!r}"
+        count, previous = count + 1, key
+    expected = snapshot.count(tree)
+    return "" if count == expected else f"{count} rows; it says that it has {expected}"
+
+
+def _checks(session: int) -> tuple[Check, ...]:
+    number = session.to_bytes(4, "big")
+    return (
+        (MAIN, of_session(KIND, session), "kind", decode_kind),
+        (MAIN, of_session(TAIL, session), "batch boundaries", decode_tail),
+        (MAIN, of_session(LIVE, session), "task", decode_task),
+        (MAIN, of_session(SCRATCH, session), "scratch of", decode_scratch),
+        (RECORDS, number, "record", decode_record),
+        (CONVERSATIONS, of_session(RECORD, session), "conversation", decode_conversation),
+        (ADDRESSES, number, "address", decode_address),
+        (VERSIONS, number, "value of write", lambda row: unpack(row) if row else None),
+        (LISTS, number, "list element", unpack),
+        (BATCHES, number, "batch boundaries", decode_boundaries),
+    )
+
+
+def _named(tree: int, key: bytes) -> str:
+    """Return how a row is called by what its key ends with."""
+    if tree == ADDRESSES:
+        return repr(key)
+    return str(int.from_bytes(key[-8:], "big"))
+
+
+def _misfits(snapshot: Snapshot, session: int) -> Iterator[tuple[str, str]]:
+    """Yield what an index lacks of the records, or has beside them."""
+    memo = Memo(session, snapshot)
+    expected: Counter[int] = Counter()
+    number = session.to_bytes(4, "big")
+    for key, stored in snapshot.under(RECORDS, number):
+        id = last_number(key, 4)[0]
+        row = decode_record(stored[:-4])
+        place = triple(session, row.conversation, id)
+        indexes: list[tuple[int, bytes, bytes]] = []
+        if isinstance(row, EntryRow):
+            indexes.append((TRANSCRIPTS, place, packed_kind(row.kind)))
+            if row.head is not None:
+                indexes.append((HEADS, place, b""))
+            if row.key is not None:
+                digest = entry_key(memo.kind_name(snapshot, row.kind), row.key)
+                indexes.append((KEYS, keyed(session, row.conversation, digest, id), b""))
+        else:
+            indexes.append((TASKS, place, b""))
+        for tree, index, value in indexes:
+            expected[tree] += 1
+            if snapshot.get(tree, index) != value:
+                yield f"record {id}", f"is missing in {TREES[tree - 1].decode()}"
+    for tag in (BY_PARENT, BY_OWNER, BY_OWNER_CONVERSATION):
+        for key, _ in snapshot.under(CONVERSATIONS, of_session(tag, session)):
+            id = last_number(key, 13)[0]
+            if snapshot.get(CONVERSATIONS, of_record(RECORD, session, id)) is None:
+                yield f"conversation {id}", "is missing; a link leads to it"
+    for tree in (TRANSCRIPTS, HEADS, KEYS, TASKS):
+        found = sum(1 for _ in snapshot.under(tree, number))
+        if found != expected[tree]:
+            yield TREES[tree - 1].decode(), f"{found} rows for {expected[tree]} records"

@@ -1,0 +1,413 @@
+"""The LMDB environment of a folder: opened once a process, its map, and who reads from it.
+
+LMDB allows a file to be opened once in a process, so that all stores on one folder share this. The
+map is what limits how far the file can grow; it is made larger when a commit finds no room, while
+nothing in this process reads or writes. Other processes notice at their next transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Final, cast
+
+import lmdb
+import msgspec
+
+from pico_lmdb.engine import Transaction, Tree
+from pico_lmdb.folder import (
+    DATA_FILE,
+    Presence,
+    check_folder,
+    check_version,
+    is_writable,
+    sync_folder,
+)
+from pico_lmdb.layout import COUNTER, FORMAT, FORMAT_VERSION, TREES
+from pico_store.errors import (
+    NotAStoreError,
+    PicoError,
+    StorageClosedError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreFullError,
+    StoreIOError,
+    StoreUnusableError,
+)
+from pico_store.storage import Durability
+
+MAP_BYTES: Final = 256 << 20
+_READERS_MAX: Final = 1_024
+_DAMAGE: Final = (
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.ProblemError,
+    lmdb.IncompatibleError,
+    lmdb.BadDbiError,
+)
+_FULL: Final = (28, 27, 122)
+"""ENOSPC, EFBIG, EDQUOT."""
+
+
+def is_full(error: lmdb.Error) -> bool:
+    """Tell whether there was no room."""
+    return isinstance(error, lmdb.DiskError) or error.code in _FULL
+
+
+def translate(path: str, act: str, error: lmdb.Error) -> PicoError:
+    """Return the error of ours that says what the caller can do about one of the engine's."""
+    if is_full(error):
+        return StoreFullError(f"{path}: {act}: no room left; make room and try again")
+    if isinstance(error, lmdb.ReadersFullError):
+        return StoreBusyError(f"{path}: {act}: {_READERS_MAX} reads are under way; try again")
+    if isinstance(error, _DAMAGE):
+        return StoreDamagedError(f"{path}: {act}: {error}; run pico verify, restore a backup")
+    return StoreIOError(f"{path}: {act}: {error}; check the disk and permissions, then try again")
+
+
+class Environment:
+    """One open folder.
+
+    Guarantees:
+        No read transaction is open while the map changes or the file is replaced. Whoever holds
+        ``lock`` is the only one in this process to write.
+    """
+
+    def __init__(self, path: str, durability: Durability, map_bytes: int) -> None:
+        self.path = path
+        self.uses = 1
+        """Stores that share it."""
+        self.synced: Final = durability != "process"
+        self.lock = threading.Lock()
+        self.presence = Presence(path)
+        self.ended = ""
+        """Why it can no longer be used."""
+        self._map_bytes = map_bytes
+        self._changed = threading.Condition(threading.Lock())
+        self._reading: list[None] = []
+        self._paused = False
+        try:
+            self._use(self._open())
+            self.trees: list[Tree] = [None]
+            """The main tree, which LMDB calls `None`, and those of `layout.TREES`."""
+            self._find_trees()
+        except BaseException:
+            self.presence.end()
+            raise
+
+    # --- Reading ---
+
+    # The casts below: without ``buffers`` py-lmdb gives bytes alone.
+
+    def begin_read(self) -> Transaction:
+        """Begin a read transaction, which `end_read` must end.
+
+        Raises:
+            StoreBusyError: More reads are under way than the file has places for.
+        """
+        # A reader counts itself and then looks whether it may; who pauses says so and then
+        # counts. One of the two sees the other, without a lock in the way of every read.
+        self._reading.append(None)
+        if self._paused or self.ended:
+            self._leave()
+            self._enter()
+        try:
+            return self.begin_reading()
+        except BaseException as error:
+            self._leave()
+            if not isinstance(error, lmdb.Error):
+                raise
+            return self._begin_again(error)
+
+    def _begin_again(self, error: lmdb.Error) -> Transaction:
+        """Begin a read transaction after what was in the way is mended."""
+        if isinstance(error, lmdb.MapResizedError):
+            with self.lock:
+                self.adopt_map()
+            return self.begin_read()
+        if not isinstance(error, lmdb.ReadersFullError):
+            raise translate(self.path, "read", error) from error
+        # Processes that were killed while they read still have their places.
+        self._enter()
+        try:
+            self.engine.reader_check()
+            return self.begin_reading()
+        except BaseException as again:
+            self._leave()
+            if isinstance(again, lmdb.Error):
+                raise translate(self.path, "read", again) from again
+            raise
+
+    def end_read(self, transaction: Transaction) -> None:
+        """End a read transaction."""
+        transaction.abort()
+        self._leave()
+
+    def holds(self, tree: int, key: bytes) -> bool:
+        """Tell whether a tree has a key: the least that can be read."""
+        transaction = self.begin_read()
+        try:
+            return transaction.get(key, None, self.trees[tree]) is not None
+        finally:
+            self.end_read(transaction)
+
+    def _enter(self) -> None:
+        """Count one more reader, once reads may begin."""
+        with self._changed:
+            while self._paused:
+                self._changed.wait()
+            if self.ended:
+                raise StorageClosedError(f"{self.path}: the store is {self.ended}")
+            self._reading.append(None)
+
+    def _leave(self) -> None:
+        self._reading.pop()
+        if self._paused:
+            with self._changed:
+                self._changed.notify_all()
+
+    def pause(self) -> None:
+        """Let no read begin, and wait for those under way; the caller holds ``lock``."""
+        with self._changed:
+            self._paused = True
+            while self._reading:
+                self._changed.wait()
+
+    def resume(self) -> None:
+        """Let reads begin again."""
+        with self._changed:
+            self._paused = False
+            self._changed.notify_all()
+
+    # --- Writing; the caller holds the lock ---
+
+    def begin_write(self) -> Transaction:
+        """Begin a write transaction; waits for that of another process."""
+        if self.ended:
+            raise StorageClosedError(f"{self.path}: the store is {self.ended}")
+        while True:
+            try:
+                return self.begin_once()
+            except lmdb.MapResizedError:
+                self.adopt_map()
+
+    def grow_map(self) -> None:
+        """Double the map."""
+        self._set_map(2 * int(self.engine.info()["map_size"]))
+
+    def adopt_map(self) -> None:
+        """Take over the size that another process gave the map."""
+        self._set_map(0)
+
+    def _set_map(self, size: int) -> None:
+        self.pause()
+        try:
+            self.engine.set_mapsize(size)
+        except (lmdb.Error, OverflowError, OSError) as error:
+            # LMDB has given the old map up by now.
+            self._open_again()
+            problem = f"{self.path}: the map cannot grow to {size:,} bytes: {error}"
+            raise StoreFullError(problem) from error
+        finally:
+            self.resume()
+
+    def reopen(self) -> None:
+        """Open the file anew, after it was replaced or an error left LMDB in doubt."""
+        self.pause()
+        try:
+            self._open_again()
+        finally:
+            self.resume()
+
+    def _open_again(self) -> None:
+        try:
+            self.engine.close()
+            self._use(self._open())
+            self._find_trees()
+        except BaseException:
+            self.ended = "broken: it could not be opened again"
+            raise
+
+    # --- Opening and closing ---
+
+    def _use(self, engine: lmdb.Environment) -> None:
+        self.engine = engine
+        # Made once, for commits that stream.
+        begin = partial(engine.begin, None, None, True)
+        self.begin_once = cast(Callable[[], Transaction], begin)
+        self.begin_reading = cast(Callable[[], Transaction], engine.begin)
+
+    def close(self) -> None:
+        """Close the file once no read is under way."""
+        with self.lock:
+            if self.ended:
+                return
+            self.pause()
+            self.ended = "closed"
+            self.engine.close()
+            self.presence.end()
+            self.resume()
+
+    def refuse_after_fork(self) -> None:
+        """Refuse every call in a process that inherited this by ``fork``."""
+        # Locks may be held by threads that this process does not have.
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(threading.Lock())
+        self._paused = False
+        self.ended = "used after os.fork()"
+        self.presence.end()
+
+    def _open(self) -> lmdb.Environment:
+        size = os.stat(os.path.join(self.path, DATA_FILE)).st_size if self._exists() else 0
+        writable = is_writable(self.path)
+        map_bytes = self._map_bytes
+        while map_bytes < size + size // 4:
+            map_bytes *= 2
+        try:
+            engine = lmdb.open(
+                self.path,
+                map_size=map_bytes,
+                max_dbs=len(TREES),
+                max_readers=_READERS_MAX,
+                readonly=not writable,
+                # Places for readers are written down; nobody writes where this process cannot.
+                lock=writable,
+                sync=self.synced,
+                # A commit that must survive a power cut is followed by a sync of its own.
+                metasync=False,
+                mode=0o600,
+                create=False,
+            )
+        except lmdb.Error as error:
+            if "already open" in str(error):
+                raise StoreUnusableError(
+                    f"{self.path}: was open when this process was forked; close it before "
+                    "forking, or start processes afresh (spawn)"
+                ) from error
+            if isinstance(error, _DAMAGE):
+                raise translate(self.path, "open", error) from error
+            raise StoreUnusableError(f"{self.path}: cannot be opened: {error}") from error
+        if writable:
+            engine.reader_check()
+        return engine
+
+    def _exists(self) -> bool:
+        return os.path.exists(os.path.join(self.path, DATA_FILE))
+
+    def _find_trees(self) -> None:
+        """Open the trees; make them in a new file.
+
+        Raises:
+            NotAStoreError: The file is that of another program.
+            NewerFormatError: The file is of a newer format.
+        """
+        try:
+            if not self._open_trees():
+                self._make_trees()
+                self._open_trees()
+        except lmdb.Error as error:
+            self.engine.close()
+            raise translate(self.path, "open", error) from error
+        except BaseException:
+            self.engine.close()
+            raise
+
+    def _open_trees(self) -> bool:
+        """Open the trees; say whether there are any."""
+        writable = is_writable(self.path)
+        # LMDB keeps what is opened in a transaction that is committed; this one writes nothing.
+        with self.engine.begin(write=writable) as transaction:
+            found = transaction.get(FORMAT)
+            if found is None:
+                if transaction.stat()["entries"]:
+                    raise NotAStoreError(f"{self.path}: an LMDB file of another program")
+                return False
+            check_version(self.path, msgspec.msgpack.decode(found, type=int))
+            if writable:
+                self.trees = self._opened(partial(self.engine.open_db, txn=transaction))
+        if not writable:
+            self.trees = self._opened(self.engine.open_db)
+        return True
+
+    def _opened(self, open_db: Callable[..., Tree]) -> list[Tree]:
+        trees: list[Tree] = [None]
+        for name in TREES:
+            try:
+                trees.append(open_db(name, create=False))
+            except lmdb.NotFoundError as error:
+                raise NotAStoreError(f"{self.path}: has no tree {name.decode()}") from error
+        return trees
+
+    def _make_trees(self) -> None:
+        with self.engine.begin(write=True) as transaction:
+            if transaction.get(FORMAT) is None:
+                for name in TREES:
+                    self.engine.open_db(name, txn=transaction)
+                transaction.put(COUNTER, (1).to_bytes(4, "big"))
+                transaction.put(FORMAT, msgspec.msgpack.encode(FORMAT_VERSION))
+        self.engine.sync(True)
+        # The names are made durable once, so that no later sync is about a file that is gone.
+        sync_folder(self.path)
+        sync_folder(os.path.dirname(os.path.abspath(self.path)))
+
+
+_environments: dict[tuple[int, int], Environment] = {}
+_registry = threading.Lock()
+
+
+def open_environment(
+    path: str, *, create: bool, durability: Durability, map_bytes: int = MAP_BYTES
+) -> Environment:
+    """Return the environment of a folder, opened or shared; `leave_environment` gives it back.
+
+    Raises:
+        StoreUnusableError: The folder cannot be used, or this process has it open with weaker
+            durability than asked.
+    """
+    with _registry:
+        check_folder(path, create=create)
+        place = _place(path)
+        shared = _environments.get(place)
+        if shared is None:
+            shared = _environments[place] = Environment(path, durability, map_bytes)
+        elif durability != "process" and not shared.synced:
+            raise StoreUnusableError(
+                f"{path}: is open in this process with durability=process, which syncs nothing; "
+                f"close it there before it is opened with durability={durability}"
+            )
+        else:
+            shared.uses += 1
+        return shared
+
+
+def leave_environment(shared: Environment) -> None:
+    """Give an environment back; the last one closes it."""
+    with _registry:
+        shared.uses -= 1
+        if shared.uses:
+            return
+        for place, found in list(_environments.items()):
+            if found is shared:
+                del _environments[place]
+        shared.close()
+
+
+def _place(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _refuse_all_after_fork() -> None:
+    global _registry
+    _registry = threading.Lock()
+    for shared in _environments.values():
+        shared.refuse_after_fork()
+    _environments.clear()
+
+
+# LMDB's locks and its places for readers stay with the parent.
+os.register_at_fork(after_in_child=_refuse_all_after_fork)

@@ -1,0 +1,308 @@
+"""Commits of one environment: transactions, and commits that share a sync.
+
+With ``power`` durability the commits that arrive while another waits for the disk are written
+together by whichever thread comes next, in one transaction with one sync: the first of them leads,
+the others sleep until it has committed for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeAlias
+from zlib import crc32
+
+import lmdb
+
+from pico_lmdb.changes import Changes, lost
+from pico_lmdb.engine import Transaction
+from pico_lmdb.environment import Environment, is_full, translate
+from pico_lmdb.layout import SCRATCH, WRITE, scratch_row
+from pico_lmdb.memo import Memo, frame_head
+from pico_lmdb.rows import four
+from pico_store.address import Seq
+from pico_store.batch import ScratchBatch
+from pico_store.errors import (
+    CommitUncertainError,
+    OwnershipLostError,
+    PicoError,
+    StoreBusyError,
+    StoreFullError,
+)
+
+_SHARED_MAX: Final = 128
+_IO_ERROR: Final = 5
+
+Change: TypeAlias = Callable[[Transaction], None]
+"""What a transaction does; it is run again if the map has to grow in between."""
+
+
+class _Request:
+    """One commit that waits to be written, and what became of it.
+
+    ``done`` is a lock that is held until the request is written or its thread is to lead.
+    """
+
+    __slots__ = ("changes", "done", "error", "is_main", "promoted")
+
+    def __init__(self, changes: Changes, is_main: bool) -> None:  # noqa: FBT001
+        self.changes = changes
+        self.promoted = False
+        self.is_main = is_main
+        self.error: BaseException | None = None
+        self.done = threading.Lock()
+        self.done.acquire()
+
+
+class Writer:
+    """Serializes the commits of one environment in this process."""
+
+    def __init__(self, environment: Environment, busy_ms: int) -> None:
+        self._environment = environment
+        self.busy_ms = busy_ms
+        """How long a commit waits for other threads."""
+        self._queue = threading.Lock()
+        self._waiting: deque[_Request] = deque()
+        self._leading = False
+        self.groups = 0
+        """Transactions that ``power`` commits shared; each cost one sync."""
+
+    def update(self, act: str, change: Change, *, sync: bool) -> None:
+        """Run a function in a transaction; any error undoes it.
+
+        Args:
+            act: What it is, for messages.
+            change: Run again if the map has to grow in between.
+            sync: Whether it must be durable before this returns.
+
+        Raises:
+            RetryableError: Nothing became durable.
+            CommitUncertainError: The commit itself failed in a way that may have succeeded.
+        """
+        self._wait()
+        try:
+            self._transact(act, change)
+            if sync:
+                self._sync()
+        finally:
+            self._environment.lock.release()
+
+    def write_frame(
+        self, memo: Memo, epoch: bytes, batch: ScratchBatch, seq: Seq, body: bytes
+    ) -> bool:
+        """Commit a lone append, which is one row of the main tree.
+
+        Returns:
+            False, and nothing is written, where the map has to change first.
+
+        Raises:
+            PicoError: As `write`.
+        """
+        # Stretched out: this runs once for every streamed frame.
+        task = batch.task
+        namespace = batch.writes[0].address.namespace
+        head = memo.frame_heads.get(namespace)
+        if head is None:
+            head = frame_head(namespace)
+            memo.frame_heads.keep(namespace, head)
+        memo.bare.discard(task)
+        key = scratch_row(SCRATCH, memo.session, task, WRITE, seq)
+        row = head + body
+        # As `rows.seal` does: the main tree's number is 0.
+        row += four(crc32(key + row))
+        environment = self._environment
+        lock = environment.lock
+        if not lock.acquire(False):
+            self._wait()
+        at_the_end = False
+        try:
+            transaction = environment.begin_once()
+            try:
+                if transaction.get(memo.epoch_key) != epoch:
+                    raise lost(epoch)
+                transaction.put(key, row)
+                at_the_end = True
+                transaction.commit()
+            except BaseException:
+                # Does nothing where the commit has ended it.
+                transaction.abort()
+                raise
+        except (lmdb.MapFullError, lmdb.MapResizedError):
+            return False
+        except lmdb.Error as error:
+            if at_the_end:
+                raise self.failed(error) from error
+            raise translate(environment.path, "commit", error) from error
+        finally:
+            lock.release()
+        return True
+
+    def write(self, changes: Changes) -> None:
+        """Make a batch durable as far as the environment goes by itself.
+
+        Raises:
+            OwnershipLostError: Another open took the session over; nothing was written.
+            RetryableError: Nothing became durable.
+            CommitUncertainError: It may or may not be durable.
+        """
+        environment = self._environment
+        lock = environment.lock
+        if not lock.acquire(False):
+            self._wait()
+        at_the_end = False
+        try:
+            transaction = environment.begin_once()
+            try:
+                changes.apply(transaction, environment.trees)
+                at_the_end = True
+                transaction.commit()
+            except BaseException:
+                # Does nothing where the commit has ended it.
+                transaction.abort()
+                raise
+        except (lmdb.MapFullError, lmdb.MapResizedError):
+            self._transact("commit", lambda again: changes.apply(again, environment.trees))
+        except lmdb.Error as error:
+            if at_the_end:
+                raise self.failed(error) from error
+            raise translate(environment.path, "commit", error) from error
+        finally:
+            lock.release()
+
+    def _wait(self) -> None:
+        """Wait for the lock as long as other threads may hold it up."""
+        if not self._environment.lock.acquire(timeout=self.busy_ms / 1000):
+            problem = f"another thread has been writing for {self.busy_ms} ms; try again"
+            raise StoreBusyError(f"{self._environment.path}: {problem}")
+
+    def _transact(self, act: str, change: Change) -> None:
+        """Commit a change; the lock is held."""
+        environment = self._environment
+        while True:
+            try:
+                transaction = environment.begin_write()
+            except lmdb.Error as error:
+                raise translate(environment.path, act, error) from error
+            try:
+                change(transaction)
+            except lmdb.MapFullError:
+                transaction.abort()
+                environment.grow_map()
+                continue
+            except lmdb.Error as error:
+                transaction.abort()
+                raise translate(environment.path, act, error) from error
+            except BaseException:
+                transaction.abort()
+                raise
+            try:
+                transaction.commit()
+            except lmdb.MapFullError:
+                environment.grow_map()
+                continue
+            except lmdb.Error as error:
+                raise self.failed(error) from error
+            return
+
+    def failed(self, error: lmdb.Error) -> PicoError:
+        """Say what is certain after a failed commit."""
+        # The page that makes a transaction count is written last: where there was no room for
+        # those before it, nothing happened. LMDB reports a page that was written in part as an
+        # I/O error, like one of a sync, after which nothing about the disk is certain.
+        environment = self._environment
+        certain = is_full(error) or (error.code == _IO_ERROR and not environment.synced)
+        if certain and self._goes_on():
+            problem = "no room left; make room and try again"
+            return StoreFullError(f"{environment.path}: commit: {problem}")
+        environment.reopen()
+        return self._uncertain(error)
+
+    def _goes_on(self) -> bool:
+        """Tell whether LMDB begins another transaction: not after its last page failed."""
+        try:
+            self._environment.begin_write().abort()
+        except lmdb.Error:
+            return False
+        return True
+
+    def _uncertain(self, error: lmdb.Error) -> CommitUncertainError:
+        return CommitUncertainError(
+            f"{self._environment.path}: commit failed ({error}) and may or may not be durable; "
+            "reopen the session and compare last_seq"
+        )
+
+    def _sync(self) -> None:
+        try:
+            self._environment.engine.sync(True)
+        except lmdb.Error as error:
+            raise self._uncertain(error) from error
+
+    # --- Sharing ---
+
+    def write_together(self, changes: Changes, *, is_main: bool) -> None:
+        """Make a batch durable together with those of other threads, in the same way."""
+        request = _Request(changes, is_main)
+        with self._queue:
+            self._waiting.append(request)
+            leads = not self._leading
+            self._leading = True
+        if not leads:
+            request.done.acquire()
+            leads = request.promoted
+        if leads:
+            self._lead()
+        if request.error is not None:
+            raise request.error
+
+    def _lead(self) -> None:
+        """Write for all that wait, then hand the lead to the first that came meanwhile."""
+        group: list[_Request] = []
+        try:
+            self._wait()
+            try:
+                group = self._take()
+                self._write_group(group)
+            finally:
+                self._environment.lock.release()
+        except BaseException as error:
+            # Without a group the lock was not to be had, and all have waited for it.
+            group = group or self._take()
+            for request in group:
+                request.error = request.error or error
+            if not isinstance(error, PicoError):
+                raise
+        finally:
+            with self._queue:
+                successor = self._waiting[0] if self._waiting else None
+                self._leading = successor is not None
+            for request in group:
+                request.done.release()
+            if successor is not None:
+                successor.promoted = True
+                successor.done.release()
+
+    def _take(self) -> list[_Request]:
+        """Return requests that wait, the oldest first."""
+        group: list[_Request] = []
+        with self._queue:
+            while self._waiting and len(group) < _SHARED_MAX:
+                group.append(self._waiting.popleft())
+        return group
+
+    def _write_group(self, group: list[_Request]) -> None:
+        trees = self._environment.trees
+
+        def apply_all(transaction: Transaction) -> None:
+            for request in group:
+                request.error = None
+                try:
+                    request.changes.apply(transaction, trees)
+                except OwnershipLostError as error:
+                    # Found out before anything of the request was put.
+                    request.error = error
+
+        self._transact("commit", apply_all)
+        if any(request.is_main and request.error is None for request in group):
+            self._sync()
+        self.groups += 1
