@@ -72,7 +72,14 @@ def _is_plain(value: object) -> bool:
     Decides about all but large or deep values itself: so few containers cannot be nested too
     deep, and what they hold, even where one stands in several places, is soon walked.
     """
-    if type(value) is not dict and type(value) is not list:
+    if type(value) is dict:
+        # What is streamed holds texts and numbers alone.
+        for key, item in value.items():
+            if type(key) is not str or type(item) not in _PLAIN:
+                break
+        else:
+            return True
+    elif type(value) is not list:
         return type(value) in _PLAIN or (type(value) is float and isfinite(value))
     containers: list[list[object] | dict[object, object]] = [value]
     # Plain loops: for the few parts that most containers have, sets and map() take longer.

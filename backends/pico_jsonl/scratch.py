@@ -25,8 +25,6 @@ from pico_store.check import check_batch
 from pico_store.errors import NewerFormatError, RefusedError, StoreUnusableError
 
 SCRATCH_START: Final = "scratch-"
-SPARE: Final = "spare.jsonl"
-"""A retired scratch file that waits for another task."""
 NEW_START: Final = "new-"
 """A main log that is being written, to take the place of another."""
 _END: Final = ".jsonl"
@@ -88,8 +86,8 @@ def scratch_tasks(folder: str) -> list[Seq]:
 
 
 def leftovers(folder: str) -> list[str]:
-    """Return the names of files that mean nothing: a spare one, and halves of a new log."""
-    return [name for name in os.listdir(folder) if name == SPARE or name.startswith(NEW_START)]
+    """Return the names of files that mean nothing: halves of a new log."""
+    return [name for name in os.listdir(folder) if name.startswith(NEW_START)]
 
 
 def read_scratch(folder: str, session: str, task: Seq) -> ScratchLog | None:
