@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable
 
 from pico_jsonl.bodies import LogBodies
-from pico_jsonl.control import SYNCED
+from pico_jsonl.control import EPOCH, SYNCED, Control
 from pico_jsonl.disk import Disk, create_folder, remove_file, sync_folder, translate
 from pico_jsonl.folder import make_session, prepare_folder, write_main
 from pico_jsonl.opening import End, Place, load_for_owner
@@ -19,7 +19,7 @@ from pico_jsonl.snapshot_lines import SnapshotWriter
 from pico_memory.snapshot import Snapshot, snapshot
 from pico_memory.state import SessionState
 from pico_memory.weight import weigh
-from pico_store.errors import CommitUncertainError, StoreIOError
+from pico_store.errors import CommitUncertainError, OwnershipLostError, StoreIOError
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Durability, VacuumReport
 
@@ -67,6 +67,7 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
 
     Raises:
         SessionOwnedError: Somebody has.
+        OwnershipLostError: Somebody took it over meanwhile; nothing was changed.
         StoreUnusableError: It is damaged; nothing was changed.
         RetryableError: There was no room, and nothing has changed.
     """
@@ -78,13 +79,12 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
             before = _weight(place)
             sync = durability != "process"
             made = _write_anew(place, snapshot(loaded.state), disk, sync=sync)
-            control.set(SYNCED, min(control.get(SYNCED), made.end))
-            os.rename(made.path, place.main)
-            for task in scratch_tasks(place.folder):
-                remove_file(scratch_path(place.folder, task))
-            if sync:
-                sync_folder(place.folder)
-                control.set(SYNCED, made.end)
+            # Whoever takes the session over does so before, and is noticed, or afterwards.
+            control.acquire()
+            try:
+                _put_in_place(place, control, claim.epoch, made, sync=sync)
+            finally:
+                control.release()
         finally:
             claim.release()
     except OSError as error:
@@ -92,6 +92,24 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
     finally:
         control.close()
     return _report(place, before, loaded.state, made.state)
+
+
+def _put_in_place(place: Place, control: Control, epoch: int, made: _Made, *, sync: bool) -> None:
+    """Let a new log take the place of one that nobody has open for writing.
+
+    Raises:
+        OwnershipLostError: Somebody has by now.
+    """
+    if control.get(EPOCH) >= epoch:
+        remove_file(made.path)
+        raise OwnershipLostError(f"{place.folder}: taken over meanwhile; vacuum it there")
+    control.set(SYNCED, min(control.get(SYNCED), made.end))
+    os.rename(made.path, place.main)
+    for task in scratch_tasks(place.folder):
+        remove_file(scratch_path(place.folder, task))
+    if sync:
+        sync_folder(place.folder)
+        control.set(SYNCED, made.end)
 
 
 class _Made:

@@ -54,7 +54,7 @@ class Session:
         self.syncs = durability != "process"
         self.disk = disk
         self._is_open = True
-        self.writer = Writer(place, loaded, self.resident, control, durability, disk)
+        self.writer = Writer(place, loaded, self.resident, control, claim.epoch, durability, disk)
 
     @property
     def fault(self) -> PicoError | None:
@@ -149,6 +149,8 @@ def claim_session(place: Place, control: Control, since_ms: int, *, take_over: b
                 claim.release()
                 raise
             _remove_claims(claims)
+        # An owner that was killed may have left it set; nobody who uses it is alive.
+        control.words[busy_word(claim.epoch)] = 0
         return claim
     finally:
         control.release()
@@ -241,7 +243,6 @@ def confirm(
         check_in_place(place, control)
         if control.get(EPOCH) > claim.epoch:
             raise OwnershipLostError(f"{place.folder}: taken over meanwhile; open it again")
-        control.words[busy_word(claim.epoch)] = 0
         control.set(EPOCH, claim.epoch)
         _remove_claims([old for old in find_claims(place.folder) if old.epoch < claim.epoch])
         for cut in loaded.cuts:

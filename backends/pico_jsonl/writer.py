@@ -58,6 +58,7 @@ class Writer:
         loaded: Loaded,
         resident: Resident,
         control: Control,
+        epoch: int,
         durability: Durability,
         disk: Disk,
     ) -> None:
@@ -77,7 +78,8 @@ class Writer:
             self._scratch.add(task, *end)
         self._pending: _Pending | None = None
         self._epoch_word = self._busy = 0
-        self.use_epoch(control.get(EPOCH))
+        # What the control file has by now may be the epoch of somebody who took the session over.
+        self.use_epoch(epoch)
         self.fault: PicoError | None = None
         self.lost = ""
 
@@ -91,6 +93,9 @@ class Writer:
             CommitUncertainError: It may or may not be durable; `fault` is set.
         """
         words, busy = self._words, self._busy
+        if words[EPOCH] != self._epoch_word:
+            # Three owners later the word is another's, and not to be cleared here.
+            self._lose()
         try:
             words[busy] = 1
             if words[EPOCH] != self._epoch_word:
@@ -281,6 +286,8 @@ class Writer:
             OwnershipLostError: Another open took the session over.
         """
         words, busy = self._words, self._busy
+        if words[EPOCH] != self._epoch_word:
+            self._lose()
         try:
             words[busy] = 1
             if words[EPOCH] != self._epoch_word:
