@@ -41,7 +41,7 @@ def vacuum_owned(session: Session) -> VacuumReport:
         before = _weight(place)
         made = _write_anew(place, found, session.disk, sync=session.syncs)
         try:
-            control.set(SYNCED, min(control.get(SYNCED), made.end))
+            _lower_watermark(control, made.end, sync=session.syncs)
             os.rename(made.path, place.main)
             with session.resident.lock:
                 session.resident.replace(made.state)
@@ -56,9 +56,10 @@ def vacuum_owned(session: Session) -> VacuumReport:
                 problem = f"{place.main}: a vacuum was interrupted; reopen the session"
                 writer.fault = CommitUncertainError(problem)
             raise
-        control.set(SYNCED, made.end if session.syncs else 0)
         if session.syncs:
+            # Until the name is durable, the old log may come back.
             sync_folder(place.folder)
+        control.set(SYNCED, made.end if session.syncs else 0)
     return _report(place, before, old, made.state)
 
 
@@ -103,13 +104,25 @@ def _put_in_place(place: Place, control: Control, epoch: int, made: _Made, *, sy
     if control.get(EPOCH) >= epoch:
         remove_file(made.path)
         raise OwnershipLostError(f"{place.folder}: taken over meanwhile; vacuum it there")
-    control.set(SYNCED, min(control.get(SYNCED), made.end))
+    _lower_watermark(control, made.end, sync=sync)
     os.rename(made.path, place.main)
     for task in scratch_tasks(place.folder):
         remove_file(scratch_path(place.folder, task))
     if sync:
         sync_folder(place.folder)
-        control.set(SYNCED, made.end)
+    control.set(SYNCED, made.end if sync else 0)
+
+
+def _lower_watermark(control: Control, end: int, *, sync: bool) -> None:
+    """Let the watermark be true of a log that ends at ``end``, before that takes the name.
+
+    A power cut could leave the new log with an older control file, whose watermark would make
+    damage of what was appended to the log and never synced.
+    """
+    if control.get(SYNCED) > end:
+        control.set(SYNCED, end)
+        if sync:
+            control.sync()
 
 
 class _Made:

@@ -22,7 +22,7 @@ append, its elements, and the batches of the scratch."""
 class Log:
     """One file, the offset where it goes on, and the checksum that it goes on from."""
 
-    __slots__ = ("crc", "end", "fd", "path", "stream", "synced")
+    __slots__ = ("crc", "end", "fd", "is_old", "path", "stream", "synced")
 
     def __init__(self, path: str, fd: int, end: int, crc: int) -> None:
         self.path = path
@@ -32,6 +32,8 @@ class Log:
         self.crc = crc
         self.synced = 0
         """How much of it is known to be on the disk."""
+        self.is_old = False
+        """Whether it was there when the session was opened."""
         self.stream: Stream | None = None
         """What was appended to last, if it was a list."""
 
@@ -58,7 +60,9 @@ class ScratchLogs:
 
     def add(self, task: Seq, end: int, crc: int) -> None:
         """Note a file that is there."""
-        self.logs[task] = Log(f"{self._start}{task}.jsonl", -1, end, crc)
+        log = Log(f"{self._start}{task}.jsonl", -1, end, crc)
+        log.is_old = True
+        self.logs[task] = log
 
     def ready(self, task: Seq) -> Log:
         """Return the file of a task, ready to be appended to; it is created if need be.
@@ -115,7 +119,9 @@ class ScratchLogs:
         if fd >= 0:
             self._open -= 1
         try:
-            if fd >= 0 and self._spare < 0:
+            # A power cut may leave what a file held under the next task's name. That of this
+            # opening is known not to have been durable; older lines would look like damage.
+            if fd >= 0 and self._spare < 0 and not log.is_old:
                 self._spare, self._spare_path, fd = fd, log.path, -1
             else:
                 os.unlink(log.path)

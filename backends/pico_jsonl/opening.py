@@ -104,12 +104,16 @@ class Loaded:
     strays: list[str] = field(default_factory=list)
     """Scratch files of tasks that are not live, and what an interrupted process left."""
     notes: list[str] = field(default_factory=list)
+    missing: str = ""
+    """What was durable and is not there any more."""
     lines: int = 0
     """How many were read."""
 
     def report(self) -> OpenReport:
         """Return what opening found."""
         notes = [f"{cut.path}: {cut.why}" for cut in self.cuts] + self.notes
+        if self.missing:
+            notes.append(self.missing)
         if not self.cuts:
             return OpenReport(notes=tuple(notes))
         dropped = sum(cut.length for cut in self.cuts)
@@ -155,6 +159,7 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
         why = f"dropped {size - replay.end} bytes at offset {replay.end}, "
         why += "an unfinished line" if bad is None else f"damaged by a power cut ({bad})"
         loaded.cuts.append(Cut(place.main, replay.end, size - replay.end, why))
+    loaded.missing = _missing(place, replay.end, control[SYNCED])
     logs = _read_logs(replay.state, place, loaded.strays)
     _apply_logs(replay, logs, SEQ_MAX, control[MARK], loaded.notes)
     for log in logs:
@@ -166,6 +171,14 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
             why += f"damaged by a power cut ({log.bad})" if log.bad else "an unfinished line"
             loaded.cuts.append(Cut(log.path, log.end, length, why))
     return loaded
+
+
+def _missing(place: Place, end: int, synced: int) -> str:
+    """Return what there is to say of a log that ends before its watermark; no crash does that."""
+    if synced <= end:
+        return ""
+    what = f"{place.main}: whole lines end at offset {end}, and {synced} bytes were durable"
+    return f"{what}: batches are missing; restore a backup"
 
 
 def _run(replay: MainReplay) -> str | None:
@@ -299,6 +312,12 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
         through = SEQ_MAX if is_quiet else _unbroken(replay.state.last_seq, logs)
         if bad is not None:
             loaded.notes.append(f"{place.main}: nothing counts from offset {replay.end}: {bad}")
+        elif replay.torn:
+            why = f"{replay.torn} bytes at offset {replay.end} do not count, an unfinished line"
+            loaded.notes.append(f"{place.main}: {why}")
+        # Somebody may have written it anew, or cut something off, in between.
+        synced = min(control[SYNCED], read_control(place.control)[SYNCED])
+        loaded.missing = _missing(place, replay.end, synced)
         _apply_logs(replay, logs, through, control[MARK], loaded.notes)
         for log in logs:
             _judge_scratch(log, control[SCRATCH_SYNCED], durability)

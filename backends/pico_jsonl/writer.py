@@ -267,6 +267,9 @@ class Writer:
         if state.last_seq >= last:
             log.end, log.crc = end, crc
         else:
+            if log is self._main and log.synced > log.end:
+                log.synced = log.end
+                self._control.set(SYNCED, log.end)
             try:
                 self._disk.cut(log.fd, log.end)
             except OSError as error:
