@@ -104,16 +104,14 @@ class Loaded:
     strays: list[str] = field(default_factory=list)
     """Scratch files of tasks that are not live, and what an interrupted process left."""
     notes: list[str] = field(default_factory=list)
-    missing: str = ""
-    """What was durable and is not there any more."""
     lines: int = 0
     """How many were read."""
+    missing: str = ""
+    """What is gone of the main log that had been made durable, if anything is."""
 
     def report(self) -> OpenReport:
         """Return what opening found."""
         notes = [f"{cut.path}: {cut.why}" for cut in self.cuts] + self.notes
-        if self.missing:
-            notes.append(self.missing)
         if not self.cuts:
             return OpenReport(notes=tuple(notes))
         dropped = sum(cut.length for cut in self.cuts)
@@ -159,7 +157,7 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
         why = f"dropped {size - replay.end} bytes at offset {replay.end}, "
         why += "an unfinished line" if bad is None else f"damaged by a power cut ({bad})"
         loaded.cuts.append(Cut(place.main, replay.end, size - replay.end, why))
-    loaded.missing = _missing(place, replay.end, control[SYNCED])
+    _note_missing(loaded, place, control[SYNCED])
     logs = _read_logs(replay.state, place, loaded.strays)
     _apply_logs(replay, logs, SEQ_MAX, control[MARK], loaded.notes)
     for log in logs:
@@ -173,12 +171,11 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
     return loaded
 
 
-def _missing(place: Place, end: int, synced: int) -> str:
-    """Return what there is to say of a log that ends before its watermark; no crash does that."""
-    if synced <= end:
-        return ""
-    what = f"{place.main}: whole lines end at offset {end}, and {synced} bytes were durable"
-    return f"{what}: batches are missing; restore a backup"
+def _note_missing(loaded: Loaded, place: Place, synced: int) -> None:
+    """Tell that something was durable and is not there: nothing that a crash explains."""
+    if loaded.main.end < synced:
+        loaded.missing = f"ends at offset {loaded.main.end}; {synced} bytes of it were durable"
+        loaded.notes.append(f"{place.main}: {loaded.missing}; restore a backup")
 
 
 def _run(replay: MainReplay) -> str | None:
@@ -304,10 +301,12 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
         if not replay.is_whole:
             raise StoreDamagedError(f"{place.main}: ends within its first part; {_ADVICE}")
         logs = _read_logs(replay.state, place, [])
-        lines = replay.peek()
+        # Behind a bad line nothing counts, and nothing changes by looking again.
+        lines = replay.peek() if bad is None else []
         if _settles(lines, replay.state):
             continue
         loaded = Loaded(replay.state, bodies, End(replay.end, replay.crc))
+        _note_missing(loaded, place, min(control[SYNCED], read_control(place.control)[SYNCED]))
         is_quiet = not lines and all(_size(log.path) == log.size for log in logs)
         through = SEQ_MAX if is_quiet else _unbroken(replay.state.last_seq, logs)
         if bad is not None:
@@ -315,9 +314,6 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
         elif replay.torn:
             why = f"{replay.torn} bytes at offset {replay.end} do not count, an unfinished line"
             loaded.notes.append(f"{place.main}: {why}")
-        # Somebody may have written it anew, or cut something off, in between.
-        synced = min(control[SYNCED], read_control(place.control)[SYNCED])
-        loaded.missing = _missing(place, replay.end, synced)
         _apply_logs(replay, logs, through, control[MARK], loaded.notes)
         for log in logs:
             _judge_scratch(log, control[SCRATCH_SYNCED], durability)

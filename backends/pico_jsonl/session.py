@@ -220,7 +220,8 @@ def open_control(place: Place) -> Control:
     try:
         return Control(place.control, writable=True)
     except OSError as error:
-        problem = f"{place.control}: cannot be opened for writing: {error.strerror}"
+        problem = f"{place.control}: cannot be opened for writing: {error.strerror}; "
+        problem += "correct that, or open the session read-only"
         raise StoreUnusableError(problem) from error
 
 
