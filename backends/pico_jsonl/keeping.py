@@ -11,10 +11,10 @@ from pico_jsonl.bodies import LogBodies
 from pico_jsonl.control import EPOCH, SYNCED, Control
 from pico_jsonl.disk import Disk, create_folder, remove_file, sync_folder, translate
 from pico_jsonl.folder import make_session, prepare_folder, write_main
-from pico_jsonl.opening import End, Place, load_for_owner
+from pico_jsonl.opening import End, Place, load_for_owner, size_of
 from pico_jsonl.replay import MainReplay
 from pico_jsonl.scratch import NEW_START, scratch_path, scratch_tasks
-from pico_jsonl.session import Session, claim_session, open_control
+from pico_jsonl.session import Session, claim_session, noticing_loss, open_control
 from pico_jsonl.snapshot_lines import SnapshotWriter
 from pico_memory.snapshot import Snapshot, snapshot
 from pico_memory.state import SessionState
@@ -76,10 +76,11 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
     try:
         claim = claim_session(place, control, since_ms, take_over=False)
         try:
-            loaded = load_for_owner(place, control.numbers(), durability)
-            before = _weight(place)
             sync = durability != "process"
-            made = _write_anew(place, snapshot(loaded.state), disk, sync=sync)
+            with noticing_loss(place, control, claim):
+                loaded = load_for_owner(place, control.numbers(), durability)
+                before = _weight(place)
+                made = _write_anew(place, snapshot(loaded.state), disk, sync=sync)
             # Whoever takes the session over does so before, and is noticed, or afterwards.
             control.acquire()
             try:
@@ -101,7 +102,7 @@ def _put_in_place(place: Place, control: Control, epoch: int, made: _Made, *, sy
     Raises:
         OwnershipLostError: Somebody has by now.
     """
-    if control.get(EPOCH) >= epoch:
+    if control.get(EPOCH) > epoch:
         remove_file(made.path)
         raise OwnershipLostError(f"{place.folder}: taken over meanwhile; vacuum it there")
     _lower_watermark(control, made.end, sync=sync)
@@ -166,7 +167,7 @@ def _filling(
 
 def _weight(place: Place) -> int:
     paths = [scratch_path(place.folder, task) for task in scratch_tasks(place.folder)]
-    return sum(os.path.getsize(path) for path in [place.main, *paths])
+    return sum(map(size_of, [place.main, *paths]))
 
 
 def _report(place: Place, before: int, old: SessionState, new: SessionState) -> VacuumReport:

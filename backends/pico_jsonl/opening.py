@@ -307,7 +307,7 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
             continue
         loaded = Loaded(replay.state, bodies, End(replay.end, replay.crc))
         _note_missing(loaded, place, min(control[SYNCED], read_control(place.control)[SYNCED]))
-        is_quiet = not lines and all(_size(log.path) == log.size for log in logs)
+        is_quiet = not lines and all(size_of(log.path) == log.size for log in logs)
         through = SEQ_MAX if is_quiet else _unbroken(replay.state.last_seq, logs)
         if bad is not None:
             loaded.notes.append(f"{place.main}: nothing counts from offset {replay.end}: {bad}")
@@ -330,7 +330,8 @@ def _is_there(place: Place, bodies: LogBodies) -> bool:
         return False
 
 
-def _size(path: str) -> int:
+def size_of(path: str) -> int:
+    """Return the size of a file; 0 if it is gone."""
     try:
         return os.path.getsize(path)
     except FileNotFoundError:

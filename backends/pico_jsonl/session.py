@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from pico_jsonl.control import EPOCH, SYNCED, Control, busy_word
@@ -156,6 +158,22 @@ def claim_session(place: Place, control: Control, since_ms: int, *, take_over: b
         control.release()
 
 
+@contextmanager
+def noticing_loss(place: Place, control: Control, claim: Ownership) -> Iterator[None]:
+    """Read what a claim is for; files that somebody who took it over changes are not damaged.
+
+    Raises:
+        OwnershipLostError: Reading failed, and somebody took the session over meanwhile.
+    """
+    try:
+        yield
+    except (PicoError, OSError) as error:
+        if control.get(EPOCH) > claim.epoch:
+            problem = f"{place.folder}: taken over meanwhile; open it again"
+            raise OwnershipLostError(problem) from error
+        raise
+
+
 def owned_error(place: Place, claim: Claim) -> SessionOwnedError:
     """Return the error that names a session's owner."""
     owner = claim.owner
@@ -198,7 +216,8 @@ def open_session(
     claim: Ownership | None = None
     try:
         claim = claim_session(place, control, since_ms, take_over=take_over)
-        loaded = load_for_owner(place, control.numbers(), durability)
+        with noticing_loss(place, control, claim):
+            loaded = load_for_owner(place, control.numbers(), durability)
         try:
             confirm(place, control, claim, loaded, durability, disk)
         except OSError as error:

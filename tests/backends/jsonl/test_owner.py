@@ -24,6 +24,7 @@ from pico_store.errors import (
     SessionOwnedError,
     StorageClosedError,
     StoreBusyError,
+    StoreDamagedError,
     UnknownSessionError,
 )
 from pico_store.storage import Owner
@@ -304,20 +305,25 @@ def test_who_is_taken_over_right_after_the_opening_is_fenced(
     other.close()
 
 
+@pytest.mark.parametrize("after", ["write_main", "_write_anew"])
 def test_a_vacuum_leaves_a_session_alone_that_is_taken_over_meanwhile(
-    path: Path, storage: JsonlStorage, other: JsonlStore, monkeypatch: pytest.MonkeyPatch
+    path: Path,
+    storage: JsonlStorage,
+    other: JsonlStore,
+    monkeypatch: pytest.MonkeyPatch,
+    after: str,
 ) -> None:
     storage.close()
-    write_anew = pico_jsonl.keeping._write_anew
+    write = getattr(pico_jsonl.keeping, after)
     taken: list[JsonlStorage] = []
 
     def and_lose(*all: Any, **more: Any) -> object:
-        made = write_anew(*all, **more)
+        made: object = write(*all, **more)
         taken.append(other.open("a", take_over=True))
         note(taken[0])
         return made
 
-    monkeypatch.setattr(pico_jsonl.keeping, "_write_anew", and_lose)
+    monkeypatch.setattr(pico_jsonl.keeping, after, and_lose)
     report = JsonlStore(str(path)).vacuum()
 
     assert report.bytes_before == 0
@@ -367,6 +373,26 @@ def test_a_word_that_a_killed_owner_left_set_keeps_nobody_waiting(
         monkeypatch.setattr(pico_jsonl.session, "load_for_owner", load)
         taken.append(other.open("a", take_over=True))
         return load(*all)
+
+    monkeypatch.setattr(pico_jsonl.session, "load_for_owner", and_lose)
+    with pytest.raises(OwnershipLostError):
+        JsonlStore(str(path)).open("a")
+
+    assert note(taken[0]) == 2
+    other.close()
+
+
+def test_what_a_new_owner_changes_is_not_taken_for_damage(
+    path: Path, storage: JsonlStorage, other: JsonlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.close()
+    load = load_for_owner
+    taken: list[JsonlStorage] = []
+
+    def and_lose(*all: Any) -> object:
+        monkeypatch.setattr(pico_jsonl.session, "load_for_owner", load)
+        taken.append(other.open("a", take_over=True))
+        raise StoreDamagedError("a file that was used again")
 
     monkeypatch.setattr(pico_jsonl.session, "load_for_owner", and_lose)
     with pytest.raises(OwnershipLostError):
