@@ -98,14 +98,19 @@ class Rows:
                 self.scratch.write(checked)
                 return
         self._size = coded_size(seq, len(writes))
-        if type(writes[0]) is not Entry and type(writes[0]) is not Task:
-            self._open(_FIRST_BOUNDARY, (keys[high] | (seq & LOW),))
         self._passing = checked.passing
         if checked.deletions:
             self._taken = list(checked.deletions.values())
-        for write, body in zip(writes, checked.bodies, strict=True):
-            _WRITERS[type(write)](self, write, seq, body)
-            seq += 1  # type: ignore[assignment]
+        try:
+            if type(writes[0]) is not Entry and type(writes[0]) is not Task:
+                self._open(_FIRST_BOUNDARY, (keys[high] | (seq & LOW),))
+            for write, body in zip(writes, checked.bodies, strict=True):
+                _WRITERS[type(write)](self, write, seq, body)
+                seq += 1  # type: ignore[assignment]
+        except apsw.ConstraintError:
+            # Before its first row a record may need a kind, which another owner may have added.
+            self._check_owned()
+            raise
 
     def _open(self, sql: str, values: tuple[Column, ...]) -> None:
         """Insert the first row of a batch, if the handle owns the session."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import json, structs
 
@@ -334,6 +334,24 @@ def test_point_reads_take_any_iterable_of_integers(lab: Lab) -> None:
                 read([scene.root, wrong])  # type: ignore[list-item]
         with untouched(lab, "PAGE-6"):
             read(scene.root)  # type: ignore[arg-type]
+
+
+@rule("PAGE-6")
+def test_an_error_of_the_callers_own_ids_is_not_taken_for_the_stores(lab: Lab) -> None:
+    root = lab.root()
+
+    def broken() -> Iterator[Seq]:
+        yield root
+        raise KeyError(theirs)
+
+    theirs = object()
+    for read in (lab.storage.get_entries, lab.storage.get_tasks, lab.storage.get_conversations):
+        try:
+            found: object = read(broken())
+        except KeyError as error:
+            found = error.args[0]
+        assert found is theirs, f"{read.__name__} made of the caller's own error: {found!r}"
+    assert list(lab.storage.get_conversations([root])) == [root], "reads no more afterwards"
 
 
 @rule("PAGE-6", "DEL-2")
