@@ -33,7 +33,7 @@ from pico_jsonl.session import (
 from pico_jsonl.snapshot_lines import SnapshotWriter
 from pico_jsonl.storage import JsonlStorage
 from pico_jsonl.tail import last_number
-from pico_jsonl.verify import verify_session
+from pico_jsonl.verify import verify_store
 from pico_memory.load import load
 from pico_memory.resident import Resident
 from pico_store.errors import (
@@ -145,9 +145,7 @@ class JsonlStore:
     def verify(self) -> VerifyReport:
         self._check_open()
         with translated(self._path, "verify"):
-            reports = [verify_session(place) for place in all_sessions(self._path)]
-        problems = [problem for report in reports for problem in report.problems]
-        return VerifyReport(sum(report.records for report in reports), tuple(problems))
+            return verify_store(self._path)
 
     def vacuum(self) -> VacuumReport:
         """Write each session's log anew, without what nothing shows any more.

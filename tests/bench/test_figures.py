@@ -29,6 +29,9 @@ GOOD: dict[str, Numbers] = {
     "lmdb": {"cpu_us": 22.0, "disk": 170.0, "surviving": 100.0},
     "lmdb_one": {"commits_per_second": 100.0},
     "lmdb_many": {"commits_per_second": 600.0},
+    "raw": {"cpu_us": 10.0},
+    "turns": {"cpu_us": 40.0, "disk": 350.0, "vacuumed": 130.0, "surviving": 100.0},
+    "large": {"cpu": 10.0, "bytes": float(400 << 20)},
     "make": {},
     "calls": {"open": 1.2, "page": 1.2, "fork": 1.2, "head": 1.2},
     "growth": {"bytes": float(4 << 20)},
@@ -73,6 +76,12 @@ def test_every_figure_holds_at_its_bar() -> None:
         ("raw_lmdb", "cpu_us", 9.9, {"lmdb.turns"}),
         ("lmdb_many", "commits_per_second", 599.0, {"lmdb.power"}),
         ("lmdb", "disk", 171.0, {"lmdb.disk"}),
+        ("turns", "cpu_us", 40.1, {"jsonl.turns"}),
+        ("raw", "cpu_us", 9.9, {"jsonl.turns"}),
+        ("turns", "disk", 351.0, {"jsonl.disk"}),
+        ("turns", "vacuumed", 131.0, {"jsonl.vacuumed"}),
+        ("large", "cpu", 10.1, {"jsonl.open"}),
+        ("large", "bytes", float((400 << 20) + 4096), {"jsonl.growth"}),
         ("calls", "open", 1.21, {"large.open"}),
         ("calls", "page", 1.21, {"large.page"}),
         ("calls", "fork", 1.21, {"large.fork"}),
@@ -116,7 +125,7 @@ def test_cases_are_interleaved_and_prepared_once() -> None:
     measured(run, repetitions=2)
     preparations = [target for target in ran if target.endswith(":make")]
     cases = [target for target in ran if not target.endswith(":make")]
-    assert len(preparations) == 1
+    assert len(preparations) == len(set(preparations)) == 2
     assert cases[: len(cases) // 2] == cases[len(cases) // 2 :]
     assert len(set(cases)) == len(CASES)
 
