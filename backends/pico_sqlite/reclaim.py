@@ -50,6 +50,13 @@ _DROP: Final = (
     f"""DELETE FROM records WHERE {_UNSHOWN}""",
     "DELETE FROM conversations WHERE through = 0",
 )
+# The greatest extent that was ever given stays, as no session's: the next one is counted from it.
+_FREE_EXTENTS: Final = (
+    "UPDATE extents SET session = 0, high = base WHERE session = :session "
+    "AND base = (SELECT max(base) FROM extents)",
+    "DELETE FROM extents WHERE session = :session "
+    "OR session = 0 AND base < (SELECT max(base) FROM extents)",
+)
 
 
 def delete_session(db: apsw.Connection, session: int) -> None:
@@ -72,8 +79,10 @@ def delete_session(db: apsw.Connection, session: int) -> None:
         db.execute("DELETE FROM current_values WHERE scope BETWEEN ? AND ?", scratch)
         for table in ("lists", "current_values", "value_versions"):
             db.execute(f"DELETE FROM {table} WHERE scope BETWEEN ? AND ?", keys)
-    for table in ("extents", "kinds", "sessions"):
+    for table in ("kinds", "sessions"):
         db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+    for statement in _FREE_EXTENTS:
+        db.execute(statement, {"session": session})
 
 
 def vacuum_file(writer: Writer, path: str) -> VacuumReport:

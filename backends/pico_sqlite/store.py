@@ -217,7 +217,12 @@ class SqliteStore:
         return storage
 
     def _new_session(self, db: apsw.Connection, name: str, owner: OwnerRecord | None) -> int:
-        sql = "INSERT INTO sessions(name, epoch, owner) VALUES(?, ?, ?)"
+        # One more than the first extent that it gets below: neither is ever given again, so that
+        # a handle of a deleted session finds nothing, instead of what came after it.
+        sql = (
+            "INSERT INTO sessions(session, name, epoch, owner) "
+            "SELECT coalesce(max(base), -1) + 2, ?, ?, ? FROM extents"
+        )
         epoch = 0 if owner is None else 1
         try:
             db.execute(sql, (name, epoch, None if owner is None else owner.encode()))

@@ -39,7 +39,7 @@ _MISFITS: Final = (
     "SELECT 'list marker ' || seq, 'its list does not exist' FROM list_markers m "
     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = m.list)",
     "SELECT 'extent ' || base, 'its session does not exist' FROM extents x "
-    "WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",
+    "WHERE session AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",
     "SELECT 'record ' || id, 'its role is ' || role FROM records WHERE role NOT BETWEEN 0 AND 3",
     "SELECT 'record ' || id, 'it has a body and no role' FROM records "
     "WHERE role IS NULL AND body IS NOT NULL",
