@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pico_store.errors import InvalidBatchError, LimitExceededError
 from pico_store.limits import NAME_BYTES_MAX, SEQ_MAX
+from pico_store.shown import shown
 
 
 def check_name(text: object, path: str, *, empty: bool = False) -> None:
@@ -39,5 +40,5 @@ def check_name(text: object, path: str, *, empty: bool = False) -> None:
 def check_seq(value: object, path: str) -> None:
     """Refuse what is not an integer from 1 to 2^53-1 (SPEC.md, SEQ-2)."""
     if type(value) is not int or not 0 < value <= SEQ_MAX:
-        problem = f"{value!r:.60}; allowed: an integer from 1 to 2^53-1"
+        problem = f"{shown(value)}; allowed: an integer from 1 to 2^53-1"
         raise InvalidBatchError("SEQ-2", path, problem)

@@ -11,6 +11,7 @@ from pico_store.limits import SEQ_MAX
 from pico_store.names import check_name
 from pico_store.records import BatchRange, Conversation, Entry, Task
 from pico_store.rules import ROOT
+from pico_store.shown import shown
 from pico_store.snapshot import (
     AddressPolicy,
     DeletedConversation,
@@ -93,7 +94,7 @@ class _Checker:
         match item:
             case SnapshotHeader():
                 if type(item.last_seq) is not int or not 0 <= item.last_seq <= SEQ_MAX:
-                    raise InvalidBatchError("SEQ-2", f"{path}.lastSeq", f"{item.last_seq!r:.60}")
+                    raise InvalidBatchError("SEQ-2", f"{path}.lastSeq", f"{shown(item.last_seq)}")
                 self._last_seq = item.last_seq
                 for kind in item.entry_kinds:
                     check_name(kind, f"{path}.entryKinds")
@@ -167,12 +168,12 @@ class _Checker:
 
     def _known(self, conversation: Seq, path: str) -> None:
         if conversation not in self._conversations:
-            problem = f"conversation {conversation!r:.40} is not in the snapshot before this item"
+            problem = f"conversation {shown(conversation)} is not in the snapshot before this item"
             raise InvalidBatchError("DUR-11", path, problem)
 
     def _number(self, value: object, path: str) -> None:
         if type(value) is not int or not 0 < value <= self._last_seq:
-            problem = f"{value!r:.60}; allowed: 1 to {self._last_seq}, the header's last number"
+            problem = f"{shown(value)}; allowed: 1 to {self._last_seq}, the header's last number"
             raise InvalidBatchError("SEQ-2", path, problem)
 
 

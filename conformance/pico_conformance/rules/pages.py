@@ -139,15 +139,86 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
 def test_what_is_no_query_is_refused(lab: Lab) -> None:
     lab.root()
     storage = lab.storage
-    for query in (None, 1, "x", SessionAddress("s")):
+    address = SessionAddress("s")
+    wrong: tuple[object, ...] = (None, 1, "x", [], address)
+    for query in wrong:
+        with lab.refused("PAGE-3"):
+            storage.scan_conversations(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
             storage.scan_entries(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
             storage.scan_tasks(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
-            storage.scan_batches(query)  # type: ignore[arg-type]
-        with lab.refused("PAGE-3"):
             storage.scan_values(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.read_list(address, query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_batches(query)  # type: ignore[arg-type]
+
+
+@rule("PAGE-6", "PAGE-8", "VAL-1", "VAL-9")
+def test_a_part_of_a_query_of_another_type_is_refused(lab: Lab) -> None:
+    scene = build_scene(lab)
+    storage = lab.storage
+    filters: tuple[object, ...] = (True, 1.0, "1", [], {}, (1,))
+    for wrong in filters:
+        for part in ("parent", "owner", "owner_conversation"):
+            with lab.refused("PAGE-6"):
+                storage.scan_conversations(structs.replace(ConversationQuery(), **{part: wrong}))
+    # An iterator too: it would be used up by the check.
+    for ids in (1, True, iter((scene.root,)), (True,), (1.0,), "1"):
+        with lab.refused("PAGE-6"):
+            storage.scan_tasks(structs.replace(TaskQuery(), conversation_ids=ids))
+    roles: tuple[object, ...] = (_Word("start"), 1, "", [])
+    for role in roles:
+        with lab.refused("PAGE-8"):
+            storage.scan_tasks(structs.replace(TaskQuery(), role=role))
+    policies: tuple[object, ...] = (0, 1, None, "", [])
+    for rewind in policies:
+        address = structs.replace(rewindable(scene.root), rewind=rewind)
+        with lab.refused("VAL-1"):
+            storage.get_value(address)
+        with lab.refused("VAL-1"):
+            storage.read_list(address, ListQuery())
+        with lab.refused("VAL-1"):
+            storage.scan_values(ValueQuery(scope=address))
+        with lab.refused("VAL-1"):
+            storage.rewind_policy(address, "value")
+    shapes: tuple[object, ...] = (_Word("value"), None, 1, [])
+    for shape in shapes:
+        with lab.refused("VAL-9"):
+            storage.rewind_policy(rewindable(scene.root), shape)  # type: ignore[arg-type]
+
+
+class _Word(str):
+    """A text that is equal to one that is allowed."""
+
+
+@rule("PAGE-3", "PAGE-6", "ENT-5", "VAL-7")
+def test_a_number_that_python_does_not_write_out_is_refused(lab: Lab) -> None:
+    scene = build_scene(lab)
+    storage = lab.storage
+    huge = Seq(10**5_000)
+    with lab.refused("PAGE-6"):
+        storage.scan_entries(EntryQuery(conversation_id=huge))
+    with lab.refused("PAGE-6"):
+        storage.newest_head(huge, Seq(1))
+    with lab.refused("ENT-5"):
+        storage.newest_head(scene.root, Seq(-huge))
+    with lab.refused("PAGE-6"):
+        storage.scan_tasks(TaskQuery(conversation_ids=(huge,)))
+    with lab.refused("PAGE-6"):
+        storage.get_value(rewindable(huge))
+    with lab.refused("PAGE-6"):
+        storage.read_list(moves(huge), ListQuery())
+    with lab.refused("VAL-7"):
+        storage.get_value(rewindable(scene.root), huge)
+    with lab.refused("VAL-7"):
+        storage.read_list(moves(scene.root), ListQuery(at=huge))
+    with lab.refused("PAGE-3"):
+        storage.scan_batches(BatchQuery(limit=-huge))
+    with lab.refused("PAGE-6"):
+        storage.get_entries([{"a": huge}])  # type: ignore[list-item]
 
 
 @rule("PAGE-3")
