@@ -1,8 +1,8 @@
-"""The bounds of names and numbers, checked alike wherever they come in."""
+"""The bounds of names, paths and numbers, checked alike wherever they come in."""
 
 from __future__ import annotations
 
-from pico_store.errors import InvalidBatchError, LimitExceededError
+from pico_store.errors import InvalidBatchError, InvalidQueryError, LimitExceededError
 from pico_store.limits import NAME_BYTES_MAX, SEQ_MAX
 from pico_store.shown import shown
 
@@ -35,6 +35,22 @@ def check_name(text: object, path: str, *, empty: bool = False) -> None:
             return
         raise InvalidBatchError("JSON-5", path, "empty; allowed: 1 to 1,024 bytes of UTF-8")
     raise InvalidBatchError("JSON-5", path, f"{type(text).__name__}; allowed: str")
+
+
+def check_path(path: object) -> None:
+    """Refuse what cannot be the path of a backup."""
+    problem = ""
+    if type(path) is not str:
+        problem = type(path).__name__
+    elif "\0" in path:
+        problem = "U+0000"
+    else:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            problem = "lone surrogate"
+    if problem:
+        raise InvalidQueryError("DUR-7", "path", f"{problem}; allowed: a str that names a new file")
 
 
 def check_seq(value: object, path: str) -> None:

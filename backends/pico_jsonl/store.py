@@ -43,7 +43,7 @@ from pico_store.errors import (
     StorageClosedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Durability, OpenReport, SessionInfo, VacuumReport, VerifyReport
 
@@ -171,6 +171,7 @@ class JsonlStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
+        check_path(path)
         backup_store(path, self._exports(), self._disk)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from pico_store.errors import (
     UnknownSessionError,
     UnsupportedError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Owner, SessionInfo, VacuumReport, VerifyReport
@@ -128,6 +128,7 @@ class MemoryStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
+        check_path(path)
         problem = "a backup of memory; copy its sessions into a store on disk"
         raise UnsupportedError("DUR-7", path, problem)
 

@@ -33,8 +33,22 @@ WAL_BYTES_MAX: Final = 16 << 20
 """What the log is cut back to after a checkpoint that emptied it."""
 _MAGIC: Final = b"SQLite format 3\0"
 _PAGE_BYTES_MIN: Final = 512
+_BESIDE: Final = ("-wal", "-shm", "-journal")
 # The files that were open when this process was forked.
 _inherited: set[tuple[int, int]] = set()
+
+
+def check_file_name(path: str) -> None:
+    """Refuse a path that SQLite would take for its own file beside another store.
+
+    Raises:
+        StoreUnusableError: It ends like one.
+    """
+    if path.endswith(_BESIDE):
+        raise StoreUnusableError(
+            f"{path}: ends like what SQLite puts beside a file, and would be taken for that; "
+            "give it another name"
+        )
 
 
 def check_file(path: str, *, create: bool) -> None:
@@ -47,6 +61,7 @@ def check_file(path: str, *, create: bool) -> None:
     """
     if not path:
         raise StoreUnusableError("sqlite: without a file; write it as sqlite:FILE")
+    check_file_name(path)
     if path == ":memory:":
         raise StoreUnusableError("sqlite::memory: keeps nothing; write memory: for that")
     kind = file_system(path)
@@ -189,6 +204,9 @@ def connect(path: str, *, busy_ms: int, read_only: bool) -> apsw.Connection:
             # Only an empty file takes it. A commit writes whole pages to the log, mostly one or two
             # with little on them; half of SQLite's usual size costs a sixth less CPU.
             if not read_only:
+                if db.pragma("journal_mode") != "wal":
+                    # The switch writes: what is no store of ours must have been found out before.
+                    _tables(db, path)
                 db.pragma("page_size", 2048)
                 _switch_to_log(db, busy_ms)
             db.pragma("wal_autocheckpoint", 1000)

@@ -27,7 +27,7 @@ from pico_store.errors import (
     StorageClosedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
@@ -62,6 +62,7 @@ class SqliteStore:
         check_file(path, create=create)
         self._path = path
         self._durability: Durability = durability
+        self._busy_ms = busy_ms
         self._closed = ""
         self._lock = threading.Lock()
         self._open: weakref.WeakSet[SqliteStorage] = weakref.WeakSet()
@@ -91,7 +92,7 @@ class SqliteStore:
         self._check_open()
         found = []
         with self._readers.snapshot() as snapshot:
-            sql = "SELECT session, name, epoch, owner FROM sessions ORDER BY name"
+            sql = "SELECT session, name, epoch, CAST(owner AS BLOB) FROM sessions ORDER BY name"
             rows: list[Row] = snapshot.rows(sql)
             for session, name, epoch, owner in rows:
                 reads = RecordReads(Memo(session, snapshot.db), Counters(), name)
@@ -159,7 +160,8 @@ class SqliteStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
-        backup_file(self._path, path)
+        check_path(path)
+        backup_file(self._path, path, self._busy_ms)
 
     def close(self) -> None:
         with self._lock:
@@ -236,7 +238,8 @@ class SqliteStore:
     def _find(self, db: apsw.Connection, name: str) -> tuple[int, int, OwnerRecord | None]:
         check_name(name, "sessionId")
         try:
-            sql = "SELECT session, epoch, owner FROM sessions WHERE name = ?"
+            # As bytes: damage may have left no text.
+            sql = "SELECT session, epoch, CAST(owner AS BLOB) FROM sessions WHERE name = ?"
             found: list[Row] = db.execute(sql, (name,)).fetchall()
         except apsw.Error as error:
             raise translate(self._path, "open", error) from error
