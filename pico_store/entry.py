@@ -1,4 +1,4 @@
-"""Where the installed `pico` command begins, so that Ctrl-C ends it quietly from its first import on."""
+"""Where the installed `pico` command begins: Ctrl-C ends it quietly from its first import on."""
 
 from __future__ import annotations
 
