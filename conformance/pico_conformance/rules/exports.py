@@ -325,10 +325,24 @@ def test_text_of_another_form_is_refused(lab: Lab) -> None:
         good.replace(b'"id":2', b""),
         good.replace(b"deleteConversation", b"unknown"),
         good.replace(b"main", b"ma\xffin"),
+        good.replace(b"main", b"\\ud800"),
+        good.replace(b'"id"', b'"id\\udfff"'),
+        good.replace(b'"id":2', b'"id":' + b"[" * 900 + b"]" * 900),
         b"\xef\xbb\xbf" + good,
     ):
         raised(lambda bad=bad: decode_batch(bad), InvalidValueError)  # type: ignore[misc]
-    for bad in (b"", b"{}", b'{"type":"other"}', b'{"type":"batch","first":1}', b'{"type":"batch"'):
+    for bad in (
+        b"",
+        b"{}",
+        b'{"type":"other"}',
+        b'{"type":"\\ud800"}',
+        b'{"type":"session","lastSeq":0,"entryKinds":[],"extra":1}',
+        b'{"type":"batch","first":1}',
+        b'{"type":"batch","first":1,"last":1,"extra":1}',
+        b'{"type":"batch"',
+    ):
         raised(lambda bad=bad: decode_item(bad), InvalidValueError)  # type: ignore[misc]
+    surrogate = ValueSet(SessionAddress("s"), "\ud800")
+    raised(lambda: encode_batch(MainBatch((surrogate,))), InvalidValueError)
     with untouched(lab, "DEL-1"):
         lab.storage.commit(decode_batch(good))
