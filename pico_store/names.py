@@ -42,6 +42,8 @@ def check_path(path: object) -> None:
     problem = ""
     if type(path) is not str:
         problem = type(path).__name__
+    elif not path:
+        problem = "empty"
     elif "\0" in path:
         problem = "U+0000"
     else:

@@ -239,7 +239,7 @@ def test_a_backup_is_a_store_or_refused(lab: Lab) -> None:
 @rule("DUR-7")
 def test_what_is_no_path_of_a_backup_is_refused(lab: Lab) -> None:
     lab.root()
-    paths: tuple[object, ...] = (None, 1, True, b"a", [], "a\0b", "\ud800")
+    paths: tuple[object, ...] = (None, 1, True, b"a", [], "", "a\0b", "\ud800")
     for path in paths:
         with lab.refused("DUR-7"):
             lab.store.backup(path)  # type: ignore[arg-type]
