@@ -45,6 +45,7 @@ from pico_store.errors import (
 )
 from pico_store.names import check_name, check_path
 from pico_store.snapshot import SnapshotItem
+from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Durability, OpenReport, SessionInfo, VacuumReport, VerifyReport
 
 
@@ -140,7 +141,7 @@ class JsonlStore:
         self._check_open()
         check_name(session_id, "sessionId")
         self._check_free(session_id)
-        self._make(session_id, partial(_write_checked, items))
+        self._make(session_id, partial(_write_checked, check_snapshot(items)))
 
     def verify(self) -> VerifyReport:
         self._check_open()

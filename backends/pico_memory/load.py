@@ -54,7 +54,7 @@ def load(
             loader.add(item)
         except RefusedError as error:
             path = f"items[{index}]" + (f".{error.path}" if error.path else "")
-            raise RefusedError(error.clause, path, error.problem) from error.__cause__
+            raise type(error)(error.clause, path, error.problem) from error.__cause__
     if index < 0:
         raise RefusedError(_CLAUSE, "items", "none; allowed: at least the header")
     return loader.finish()
