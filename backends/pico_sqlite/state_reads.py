@@ -201,7 +201,7 @@ class StateReads:
             if not any_policy:
                 self._check_policy(snapshot, address, "list")
             if address.rewind:
-                parts = self._list_parts(snapshot, address, reader, through)
+                parts = self._list_parts(snapshot, address, reader, through, window)
                 for part in parts if window.newest_first else reversed(parts):
                     yield from self._part_elements(snapshot, part, window)
                 return
@@ -210,14 +210,22 @@ class StateReads:
             yield from self._part_elements(snapshot, part, window)
 
     def _list_parts(
-        self, snapshot: Snapshot, address: ConversationAddress, reader: Conversation, through: int
+        self,
+        snapshot: Snapshot,
+        address: ConversationAddress,
+        reader: Conversation,
+        through: int,
+        window: Window,
     ) -> list[_Part]:
-        """Return what each level of the fork chain contributes, the reader's own first."""
+        """Return what each level of the fork chain contributes, the reader's own first.
+
+        Of what a level removed of its ancestors' lists, what is in the window.
+        """
         parts: list[_Part] = []
         hidden: frozenset[int] = frozenset()
         cleared = "SELECT max(seq) FROM list_markers WHERE list = ? AND element = 0 AND seq <= ?"
         removed = (
-            "SELECT element FROM list_markers WHERE list = ? AND element BETWEEN 1 AND ? "
+            "SELECT element FROM list_markers WHERE list = ? AND element BETWEEN ? AND ? "
             "AND seq <= ?"
         )
         for part in self._records.segments(snapshot, reader, through):
@@ -230,7 +238,8 @@ class StateReads:
             if clear is not None:
                 # It hides all that was inherited as well.
                 break
-            values = (found, part.conversation - 1, part.through)
+            last = min(part.conversation - 1, window.last)
+            values = (found, max(window.first, 1), last, part.through)
             hidden |= {row[0] for row in self._records.fetch(snapshot, removed, values)}
         return parts
 

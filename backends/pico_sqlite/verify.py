@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import apsw
 
@@ -47,9 +47,12 @@ _MISFITS: Final = (
     "WHERE flags NOT BETWEEN 0 AND 15",
     "SELECT 'record ' || id, 'it is marked as a task of session ' || session FROM records r "
     f"WHERE session IS NOT CASE WHEN role < 3 THEN {_SESSION.format(key='r.id')} END",
-    "SELECT 'record ' || id, 'no batch holds it' FROM records r WHERE role IS NOT NULL AND id >= "
-    "(SELECT b.id + b.writes FROM records b WHERE b.id BETWEEN r.id >> 20 << 20 AND r.id "
-    "AND b.writes > 0 ORDER BY b.id DESC LIMIT 1)",
+    # Between the end of a batch and the next one's first row of the extent. From batch to batch:
+    # to look for its batch from each record would cost the square of the batch's size.
+    "SELECT 'record ' || r.id, 'no batch holds it' FROM "
+    "(SELECT id, writes, lead(id) OVER (ORDER BY id) AS next FROM records WHERE writes > 0) b "
+    "JOIN records r ON r.id >= b.id + b.writes AND r.id < min(coalesce(b.next, 1 << 62), "
+    "((b.id >> 20) + 1) << 20) WHERE r.role IS NOT NULL",
     "SELECT 'conversation ' || id, 'its session is ' || session FROM conversations c "
     f"WHERE session IS NOT {_SESSION.format(key='c.id')}",
     "SELECT 'conversation ' || id, 'it is not found by its owner' FROM conversations c "
@@ -66,7 +69,9 @@ _MISFITS: Final = (
     "WHERE scope & 1048575 "
     "AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = l.scope)",
 )
+_RowCheck: TypeAlias = tuple[str, str, Callable[[Row], object]]
 _VALUE: Final = "seq, checksum, body, scope, namespace, key"
+_SCRATCH_VALUE: Final = "scratch value"
 _PROBLEMS_MAX: Final = 1_000
 # What decoding a damaged row may raise.
 _DAMAGE: Final = (PicoError, LookupError, ValueError, TypeError)
@@ -124,16 +129,17 @@ def _session_problems(
         yield Problem(name, "session", str(error))
 
 
-def _row_problems(
-    snapshot: Snapshot, memo: Memo, records: RecordReads, state: StateReads, name: str
-) -> Iterator[Problem]:
+def _row_checks(
+    snapshot: Snapshot, memo: Memo, records: RecordReads, state: StateReads
+) -> tuple[_RowCheck, ...]:
+    """Return how the rows of each kind are read, what they are, and what checks one."""
     seq = memo.numbers.seq
 
     def frame(row: Row) -> object:
         id, task, writes, namespace, key, sums, body = row
         return state.decode(seq(id), (seq(id), seq(task), writes, namespace, key), sums, body)
 
-    checks: tuple[tuple[str, str, Callable[[Row], object]], ...] = (
+    return (
         (
             f"SELECT {CONVERSATION} FROM conversations WHERE id",
             "conversation",
@@ -146,8 +152,13 @@ def _row_problems(
             partial(records.task, snapshot),
         ),
         (
-            f"SELECT {_VALUE} FROM current_values WHERE abs(scope)",
+            f"SELECT {_VALUE} FROM current_values WHERE scope",
             "value",
+            lambda row: state.version(row[:3], *row[3:]),
+        ),
+        (
+            f"SELECT {_VALUE} FROM current_values WHERE scope",
+            _SCRATCH_VALUE,
             lambda row: state.version(row[:3], *row[3:]),
         ),
         (
@@ -170,8 +181,15 @@ def _row_problems(
             frame,
         ),
     )
-    for sql, what, check in checks:
-        for bounds in memo.numbers.ranges(0, SEQ_MAX, newest_first=False):
+
+
+def _row_problems(
+    snapshot: Snapshot, memo: Memo, records: RecordReads, state: StateReads, name: str
+) -> Iterator[Problem]:
+    for sql, what, check in _row_checks(snapshot, memo, records, state):
+        for first, last in memo.numbers.ranges(0, SEQ_MAX, newest_first=False):
+            # Scratch values stand below zero.
+            bounds = (-last, -max(first, 1)) if what == _SCRATCH_VALUE else (first, last)
             where = f"the first {what} row"
             for row in _readable(snapshot.stream(f"{sql} BETWEEN ? AND ?", bounds)):
                 if isinstance(row, UnicodeDecodeError):
