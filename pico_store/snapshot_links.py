@@ -51,10 +51,13 @@ class Links:
     def problem(self) -> str:
         """Return what does not hold once everything came, or nothing."""
         for record in self.conversations.values():
+            if not self.is_live(record.id):
+                # What it inherited itself may be gone: only what its live forks show is kept.
+                continue
             if record.parent is not None and not self._shows(record.parent.conversation_id, record):
                 source = record.parent.conversation_id
                 return f"conversation {record.id} forks at {record.parent.at}, which {source} lacks"
-            if self.is_live(record.id) and record.owner and not self._owners[record.owner]:
+            if record.owner is not None and not self._owners[record.owner]:
                 return f"conversation {record.id} has owner {record.owner}, which is no task"
         for id, inherited in self._inherited().items():
             if self._through[id] != inherited:

@@ -12,11 +12,13 @@ from pico_memory.load import load
 from pico_memory.snapshot import snapshot
 from pico_sqlite import SqliteStore
 from pico_store.address import ConversationAddress, ScratchAddress, Seq, SessionAddress
+from pico_store.backends import open_store
+from pico_store.batch import DeleteConversation, MainBatch
 from pico_store.codec import decode_item, encode_item
 from pico_store.errors import RefusedError
 from pico_store.number_set import NumberSet
-from pico_store.records import Conversation, ForkPoint
-from pico_store.snapshot import SnapshotItem
+from pico_store.records import Conversation, Entry, ForkPoint
+from pico_store.snapshot import DeletedConversation, SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.strict_json import pack
 from tests.backends.memory.scene import history
@@ -86,13 +88,29 @@ def test_what_passes_is_what_a_backend_keeps_whole() -> None:
 def test_what_passes_is_kept_whole_in_a_file(tmp_path: object) -> None:
     store = SqliteStore(f"{tmp_path}/a.db", durability="process")
     found = (items for items in _mutations() if _passes(items) and _is_of_the_form(items))
-    for items in islice(found, 0, None, 5):
+    for items in islice(found, 0, None, 20):
         store.load("a", items)
 
         assert list(store.open("a", read_only=True).export()) == items
         assert store.verify().problems == ()
         store.delete("a")
     store.close()
+
+
+def test_a_deleted_fork_may_have_left_from_what_is_gone() -> None:
+    """Its own fork leaves from further back, and shows nothing of where it left."""
+    storage = open_store("memory:").create("a")
+    one, note = Seq(1), Seq(2)
+    storage.commit(MainBatch((Conversation(one), Entry(note, one, "note"))))
+    middle = Conversation(Seq(3), ForkPoint(one, note))
+    storage.commit(MainBatch((middle, Entry(Seq(4), Seq(3), "note"))))
+    storage.commit(MainBatch((Conversation(Seq(5), ForkPoint(Seq(3), Seq(4))),)))
+    storage.commit(MainBatch((Conversation(Seq(6), ForkPoint(Seq(5), note)),)))
+    storage.commit(MainBatch((DeleteConversation(Seq(5)), DeleteConversation(Seq(3)))))
+    items = list(storage.export())
+
+    assert [item.through for item in items if isinstance(item, DeletedConversation)] == [2, 2]
+    assert list(check_snapshot(items)) == items
 
 
 @pytest.mark.parametrize(
