@@ -204,11 +204,8 @@ def connect(path: str, *, busy_ms: int, read_only: bool) -> apsw.Connection:
             # Only an empty file takes it. A commit writes whole pages to the log, mostly one or two
             # with little on them; half of SQLite's usual size costs a sixth less CPU.
             if not read_only:
-                if db.pragma("journal_mode") != "wal":
-                    # The switch writes: what is no store of ours must have been found out before.
-                    _tables(db, path)
                 db.pragma("page_size", 2048)
-                _switch_to_log(db, busy_ms)
+                _switch_to_log(db, path, busy_ms)
             db.pragma("wal_autocheckpoint", 1000)
             db.pragma("journal_size_limit", WAL_BYTES_MAX)
             db.pragma("cache_size", -8192)
@@ -234,12 +231,14 @@ def close_last(db: apsw.Connection, path: str, *, wrote: bool) -> None:
     db.close()
 
 
-def _switch_to_log(db: apsw.Connection, busy_ms: int) -> None:
+def _switch_to_log(db: apsw.Connection, path: str, busy_ms: int) -> None:
     """Switch to WAL; SQLite does not wait by itself when two connections do it at once."""
     deadline = time.monotonic() + busy_ms / 1000
     pause = 0.001
     while True:
         try:
+            # The switch writes: what is no store of ours must be found out before.
+            _tables(db, path)
             mode = db.pragma("journal_mode", "wal")
         except (apsw.BusyError, apsw.LockedError):
             if time.monotonic() >= deadline:

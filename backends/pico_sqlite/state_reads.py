@@ -238,9 +238,10 @@ class StateReads:
             if clear is not None:
                 # It hides all that was inherited as well.
                 break
-            last = min(part.conversation - 1, window.last)
-            values = (found, max(window.first, 1), last, part.through)
-            hidden |= {row[0] for row in self._records.fetch(snapshot, removed, values)}
+            first, last = window.first, min(part.conversation - 1, window.last)
+            if first <= last:
+                values = (found, first, last, part.through)
+                hidden |= {row[0] for row in self._records.fetch(snapshot, removed, values)}
         return parts
 
     def _part_elements(

@@ -10,6 +10,7 @@ from pico_conformance.rule import Lab, rule
 from pico_conformance.rules.everything import untouched, walk
 from pico_conformance.rules.scene import build_scene, moves, rewindable, sticky
 from pico_store.address import Seq, SessionAddress
+from pico_store.batch import ListRemove
 from pico_store.query import (
     BatchQuery,
     ConversationQuery,
@@ -256,6 +257,26 @@ def test_a_great_limit_counts_as_ten_thousand(lab: Lab) -> None:
 
     assert len(page.items) == 10_000, f"{len(page.items)} items on one page"
     assert page.next == 10_001, f"next is {page.next}; one more entry follows"
+
+
+@rule("PAGE-3", "VAL-6")
+def test_a_cursor_in_a_list_that_hides_what_it_inherited_is_any_integer(lab: Lab) -> None:
+    root = lab.root()
+    elements = [lab.append(moves(root), text) for text in "abc"]
+    fork = lab.fork(root, lab.entry(root))
+    lab.commit(ListRemove(moves(fork), elements[1]))
+    for after, before, due in (
+        (2**70, None, []),
+        (-(2**70), None, [elements[0], elements[2]]),
+        (None, 2**70, [elements[2], elements[0]]),
+        (None, -(2**70), []),
+        (-(2**70), 2**70, [elements[0], elements[2]]),
+        (elements[0], None, [elements[2]]),
+        (None, elements[2], [elements[0]]),
+    ):
+        query = structs.replace(ListQuery(), after=after, before=before)
+        found = [item.id for item in lab.storage.read_list(moves(fork), query).items]
+        assert found == due, f"after={after} before={before} gave {found}, not {due}"
 
 
 @rule("PAGE-3")
