@@ -78,11 +78,9 @@ class _Loader:
             case DeletedConversation():
                 self._rows.put_conversation(item.conversation, item.through)
             case Entry():
-                self._rows.put_entry(item, pack_entry(item))
+                self._rows.put_entry(item, item.id, pack_entry(item))
             case Task():
-                known = self._rows.put_task(item, pack(item.state, "state"))
-                if item.role != "terminal":
-                    self._memo.keep_task(item.id, known)
+                self._rows.put_task(item, item.id, pack(item.state, "state"))
             case AddressPolicy():
                 if item.shape == "list":
                     self._rows.list_name(item.address)

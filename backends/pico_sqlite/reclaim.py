@@ -7,6 +7,7 @@ from typing import Final
 
 import apsw
 
+from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row, check_file_name, connect, is_writable, translated
 from pico_sqlite.memo import Memo
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
@@ -50,13 +51,6 @@ _DROP: Final = (
     f"""DELETE FROM records WHERE {_UNSHOWN}""",
     "DELETE FROM conversations WHERE through = 0",
 )
-# The greatest extent that was ever given stays, as no session's: the next one is counted from it.
-_FREE_EXTENTS: Final = (
-    "UPDATE extents SET session = 0, high = base WHERE session = :session "
-    "AND base = (SELECT max(base) FROM extents)",
-    "DELETE FROM extents WHERE session = :session "
-    "OR session = 0 AND base < (SELECT max(base) FROM extents)",
-)
 
 
 def delete_session(db: apsw.Connection, session: int) -> None:
@@ -81,8 +75,13 @@ def delete_session(db: apsw.Connection, session: int) -> None:
             db.execute(f"DELETE FROM {table} WHERE scope BETWEEN ? AND ?", keys)
     for table in ("kinds", "sessions"):
         db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
-    for statement in _FREE_EXTENTS:
-        db.execute(statement, {"session": session})
+    # The greatest extent that was ever given stays, as no session's: the next is counted from it.
+    ((last,),) = db.execute("SELECT max(base) FROM extents").fetchall()
+    assert isinstance(last, int)
+    sql = "UPDATE extents SET session = 0, high = base, checksum = ? WHERE base = ? AND session = ?"
+    db.execute(sql, (checksum((last, 0, last)), last, session))
+    sql = "DELETE FROM extents WHERE session = ? OR session = 0 AND base < ?"
+    db.execute(sql, (session, last))
 
 
 def vacuum_file(writer: Writer, path: str) -> VacuumReport:

@@ -10,6 +10,7 @@ from typing import Final
 
 import apsw
 
+from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row, check_file, is_writable, prepare, translate
 from pico_sqlite.load import load_session
 from pico_sqlite.memo import Memo
@@ -25,6 +26,7 @@ from pico_store.errors import (
     SessionExistsError,
     SessionOwnedError,
     StorageClosedError,
+    StoreDamagedError,
     UnknownSessionError,
 )
 from pico_store.names import check_name, check_path
@@ -92,9 +94,13 @@ class SqliteStore:
         self._check_open()
         found = []
         with self._readers.snapshot() as snapshot:
-            sql = "SELECT session, name, epoch, CAST(owner AS BLOB) FROM sessions ORDER BY name"
+            sql = (
+                "SELECT session, name, epoch, CAST(owner AS BLOB), checksum FROM sessions "
+                "ORDER BY name"
+            )
             rows: list[Row] = snapshot.rows(sql)
-            for session, name, epoch, owner in rows:
+            for session, name, epoch, owner, sums in rows:
+                self._check_row(name, epoch, sums)
                 reads = RecordReads(Memo(session, snapshot.db), Counters(), name)
                 record = decode_owner(owner)
                 public = None if record is None else record.public()
@@ -128,8 +134,8 @@ class SqliteStore:
                 if not take_over:
                     self._check_free(session_id, holder)
                 epoch += 1
-                sql = "UPDATE sessions SET epoch = ?, owner = ? WHERE session = ?"
-                db.execute(sql, (epoch, owner.encode(), session))
+                sql = "UPDATE sessions SET epoch = ?, owner = ?, checksum = ? WHERE session = ?"
+                db.execute(sql, (epoch, owner.encode(), checksum((session_id, epoch)), session))
         except BaseException:
             forget_owner(owner)
             raise
@@ -222,12 +228,13 @@ class SqliteStore:
         # One more than the first extent that it gets below: neither is ever given again, so that
         # a handle of a deleted session finds nothing, instead of what came after it.
         sql = (
-            "INSERT INTO sessions(session, name, epoch, owner) "
-            "SELECT coalesce(max(base), -1) + 2, ?, ?, ? FROM extents"
+            "INSERT INTO sessions(session, name, epoch, owner, checksum) "
+            "SELECT coalesce(max(base), -1) + 2, ?, ?, ?, ? FROM extents"
         )
         epoch = 0 if owner is None else 1
+        holder = None if owner is None else owner.encode()
         try:
-            db.execute(sql, (name, epoch, None if owner is None else owner.encode()))
+            db.execute(sql, (name, epoch, holder, checksum((name, epoch))))
         except apsw.ConstraintError as error:
             problem = f"session {name!r:.80} exists already; open it, or choose another id"
             raise SessionExistsError("OWN-6", "sessionId", problem) from error
@@ -239,15 +246,24 @@ class SqliteStore:
         check_name(name, "sessionId")
         try:
             # As bytes: damage may have left no text.
-            sql = "SELECT session, epoch, CAST(owner AS BLOB) FROM sessions WHERE name = ?"
+            sql = (
+                "SELECT session, epoch, CAST(owner AS BLOB), checksum FROM sessions "
+                "WHERE name = ?"
+            )
             found: list[Row] = db.execute(sql, (name,)).fetchall()
         except apsw.Error as error:
             raise translate(self._path, "open", error) from error
         if not found:
             problem = f"no session {name!r:.80} in {self.url}; create it, or choose another id"
             raise UnknownSessionError("OWN-6", "sessionId", problem)
-        session, epoch, owner = found[0]
+        session, epoch, owner, sums = found[0]
+        self._check_row(name, epoch, sums)
         return int(session), int(epoch), decode_owner(owner)
+
+    def _check_row(self, name: str, epoch: int, sums: int) -> None:
+        if checksum((name, epoch)) != sums:
+            problem = f"session {name!r:.80} is damaged: the checksum of its row differs"
+            raise StoreDamagedError(f"{self._path}: {problem}; run pico verify, restore a backup")
 
     def _check_free(self, name: str, holder: OwnerRecord | None) -> None:
         if holder is not None and is_alive(holder):

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import apsw
 
+from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.export import export_session
 from pico_sqlite.memo import OWNER, Memo
@@ -16,7 +17,7 @@ from pico_sqlite.readers import Snapshot
 from pico_sqlite.record_reads import CONVERSATION, ENTRY, STREAM, TASK, RecordReads
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_sqlite.state_reads import StateReads
-from pico_store.errors import PicoError
+from pico_store.errors import PicoError, StoreDamagedError
 from pico_store.limits import SEQ_MAX
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Counters, Problem, VerifyReport
@@ -39,7 +40,8 @@ _MISFITS: Final = (
     "SELECT 'list marker ' || seq, 'its list does not exist' FROM list_markers m "
     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = m.list)",
     "SELECT 'extent ' || base, 'its session does not exist' FROM extents x "
-    "WHERE session AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",
+    "WHERE NOT (session = 0 AND high = base) "
+    "AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",
     "SELECT 'record ' || id, 'its role is ' || role FROM records WHERE role NOT BETWEEN 0 AND 3",
     "SELECT 'record ' || id, 'it has a body and no role' FROM records "
     "WHERE role IS NULL AND body IS NOT NULL",
@@ -50,8 +52,9 @@ _MISFITS: Final = (
     # Between the end of a batch and the next one's first row of the extent. From batch to batch:
     # to look for its batch from each record would cost the square of the batch's size.
     "SELECT 'record ' || r.id, 'no batch holds it' FROM "
-    "(SELECT id, writes, lead(id) OVER (ORDER BY id) AS next FROM records WHERE writes > 0) b "
-    "JOIN records r ON r.id >= b.id + b.writes AND r.id < min(coalesce(b.next, 1 << 62), "
+    "(SELECT id, writes >> 16 AS size, lead(id) OVER (ORDER BY id) AS next FROM records "
+    "WHERE writes NOT NULL) b "
+    "JOIN records r ON r.id >= b.id + b.size AND r.id < min(coalesce(b.next, 1 << 62), "
     "((b.id >> 20) + 1) << 20) WHERE r.role IS NOT NULL",
     "SELECT 'conversation ' || id, 'its session is ' || session FROM conversations c "
     f"WHERE session IS NOT {_SESSION.format(key='c.id')}",
@@ -63,8 +66,6 @@ _MISFITS: Final = (
     "SELECT 'kind ' || kind, 'it is not known as one of entries' FROM "
     "(SELECT DISTINCT kind FROM records WHERE role = 3 "
     "EXCEPT SELECT kind FROM kinds WHERE entries = 1)",
-    "SELECT 'kind ' || kind, 'its mark is ' || entries FROM kinds WHERE entries NOT IN (0, 1)",
-    "SELECT 'list ' || list, 'its policy is ' || rewind FROM lists WHERE rewind NOT IN (0, 1)",
     "SELECT 'list ' || list, 'what it belongs to does not exist' FROM lists l "
     "WHERE scope & 1048575 "
     "AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = l.scope)",
@@ -83,10 +84,13 @@ def verify_file(snapshot: Snapshot) -> VerifyReport:
     records = 0
     if not problems:
         # Names as bytes: one that is no text any more is reported and not raised.
-        sql = "SELECT session, CAST(name AS BLOB) FROM sessions ORDER BY name"
+        sql = "SELECT session, CAST(name AS BLOB), epoch, checksum FROM sessions ORDER BY name"
         sessions: list[Row] = snapshot.rows(sql)
-        for session, name in sessions:
+        for session, stored, epoch, sums in sessions:
             counters = Counters()
+            name = stored.decode(errors="replace")
+            if checksum((name, epoch)) != sums:
+                problems.append(Problem(name, f"session row {session}", "its checksum differs"))
             problems += _session_problems(snapshot, session, name, counters)
             records += counters.rows_decoded
     return VerifyReport(records, tuple(problems[:_PROBLEMS_MAX]))
@@ -105,15 +109,12 @@ def _engine_problems(snapshot: Snapshot) -> Iterator[Problem]:
 
 
 def _session_problems(
-    snapshot: Snapshot, session: int, stored: bytes, counters: Counters
+    snapshot: Snapshot, session: int, name: str, counters: Counters
 ) -> Iterator[Problem]:
-    name = stored.decode(errors="replace")
-    if name.encode() != stored:
-        yield Problem(name, f"session row {session}", "its name is not UTF-8")
     try:
         memo = Memo(session, snapshot.db)
-    except UnicodeDecodeError as error:
-        yield Problem(name, "kinds", str(error))
+    except (UnicodeDecodeError, StoreDamagedError) as error:
+        yield Problem(name, "kinds and extents", str(error))
         return
     records = RecordReads(memo, counters, name)
     state = StateReads(memo, counters, records)
@@ -137,6 +138,9 @@ def _row_checks(
 
     def frame(row: Row) -> object:
         id, task, writes, namespace, key, sums, body = row
+        if body is None:
+            records.check_spent(seq(id), seq(task), writes, sums)
+            return None
         return state.decode(seq(id), (seq(id), seq(task), writes, namespace, key), sums, body)
 
     return (
@@ -167,18 +171,35 @@ def _row_checks(
             lambda row: state.version(row[:3], *row[3:]),
         ),
         (
+            f"SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.writes, s.namespace, s.key, "
+            f"s.checksum, s.body FROM records t JOIN scratch f ON f.task = t.id "
+            f"JOIN scratch s ON s.id BETWEEN {STREAM} "
+            "WHERE t.role < 2 AND t.id",
+            "scratch",
+            frame,
+        ),
+        *_list_checks(state),
+    )
+
+
+def _list_checks(state: StateReads) -> tuple[_RowCheck, ...]:
+    return (
+        (
             "SELECT e.seq, e.list, e.checksum, e.body FROM lists l "
             "JOIN list_elements e ON e.list = l.list WHERE l.scope",
             "list element",
             lambda row: state.decode(row[0], row[:2], *row[2:]),
         ),
         (
-            f"SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.writes, s.namespace, s.key, "
-            f"s.checksum, s.body FROM records t JOIN scratch f ON f.task = t.id "
-            f"JOIN scratch s ON s.id BETWEEN {STREAM} "
-            "WHERE s.body IS NOT NULL AND t.role < 2 AND t.id",
-            "scratch element",
-            frame,
+            "SELECT list, scope, namespace, key, rewind, checksum FROM lists WHERE scope",
+            "list",
+            lambda row: state.check_list(*row),
+        ),
+        (
+            "SELECT m.seq, m.element, m.list, m.checksum FROM lists l "
+            "JOIN list_markers m ON m.list = l.list WHERE l.scope",
+            "list marker",
+            lambda row: state.check_marker(*row),
         ),
     )
 
