@@ -247,8 +247,7 @@ class SqliteStore:
         try:
             # As bytes: damage may have left no text.
             sql = (
-                "SELECT session, epoch, CAST(owner AS BLOB), checksum FROM sessions "
-                "WHERE name = ?"
+                "SELECT session, epoch, CAST(owner AS BLOB), checksum FROM sessions WHERE name = ?"
             )
             found: list[Row] = db.execute(sql, (name,)).fetchall()
         except apsw.Error as error:
