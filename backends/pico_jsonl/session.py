@@ -20,6 +20,7 @@ from pico_store.errors import (
     StoreUnusableError,
     UnknownSessionError,
 )
+from pico_store.owning import owned_problem
 from pico_store.storage import Durability, OpenReport
 
 
@@ -176,11 +177,7 @@ def noticing_loss(place: Place, control: Control, claim: Ownership) -> Iterator[
 
 def owned_error(place: Place, claim: Claim) -> SessionOwnedError:
     """Return the error that names a session's owner."""
-    owner = claim.owner
-    return SessionOwnedError(
-        f"session {place.session!r:.80} is held by process {owner.pid} on {owner.host} since "
-        f"{owner.since_ms} (Unix ms); close it there, or open it read-only"
-    )
+    return SessionOwnedError(owned_problem(place.session, claim.owner))
 
 
 def check_in_place(place: Place, control: Control) -> None:

@@ -43,8 +43,9 @@ from pico_store.errors import (
     StorageClosedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.snapshot import SnapshotItem
+from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Durability, OpenReport, SessionInfo, VacuumReport, VerifyReport
 
 
@@ -140,7 +141,7 @@ class JsonlStore:
         self._check_open()
         check_name(session_id, "sessionId")
         self._check_free(session_id)
-        self._make(session_id, partial(_write_checked, items))
+        self._make(session_id, partial(_write_checked, check_snapshot(items)))
 
     def verify(self) -> VerifyReport:
         self._check_open()
@@ -169,6 +170,7 @@ class JsonlStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
+        check_path(path)
         backup_store(path, self._exports(), self._disk)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from pico_conformance.rule import Lab, rule
 from pico_conformance.rules.everything import untouched, walk
 from pico_conformance.rules.scene import build_scene, moves, rewindable, sticky
 from pico_store.address import Seq, SessionAddress
+from pico_store.batch import ListRemove
 from pico_store.query import (
     BatchQuery,
     ConversationQuery,
@@ -139,15 +140,86 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
 def test_what_is_no_query_is_refused(lab: Lab) -> None:
     lab.root()
     storage = lab.storage
-    for query in (None, 1, "x", SessionAddress("s")):
+    address = SessionAddress("s")
+    wrong: tuple[object, ...] = (None, 1, "x", [], address)
+    for query in wrong:
+        with lab.refused("PAGE-3"):
+            storage.scan_conversations(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
             storage.scan_entries(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
             storage.scan_tasks(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
-            storage.scan_batches(query)  # type: ignore[arg-type]
-        with lab.refused("PAGE-3"):
             storage.scan_values(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.read_list(address, query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_batches(query)  # type: ignore[arg-type]
+
+
+@rule("PAGE-6", "PAGE-8", "VAL-1", "VAL-9")
+def test_a_part_of_a_query_of_another_type_is_refused(lab: Lab) -> None:
+    scene = build_scene(lab)
+    storage = lab.storage
+    filters: tuple[object, ...] = (True, 1.0, "1", [], {}, (1,))
+    for wrong in filters:
+        for part in ("parent", "owner", "owner_conversation"):
+            with lab.refused("PAGE-6"):
+                storage.scan_conversations(structs.replace(ConversationQuery(), **{part: wrong}))
+    # An iterator too: it would be used up by the check.
+    for ids in (1, True, iter((scene.root,)), (True,), (1.0,), "1"):
+        with lab.refused("PAGE-6"):
+            storage.scan_tasks(structs.replace(TaskQuery(), conversation_ids=ids))
+    roles: tuple[object, ...] = (_Word("start"), 1, "", [])
+    for role in roles:
+        with lab.refused("PAGE-8"):
+            storage.scan_tasks(structs.replace(TaskQuery(), role=role))
+    policies: tuple[object, ...] = (0, 1, None, "", [])
+    for rewind in policies:
+        address = structs.replace(rewindable(scene.root), rewind=rewind)
+        with lab.refused("VAL-1"):
+            storage.get_value(address)
+        with lab.refused("VAL-1"):
+            storage.read_list(address, ListQuery())
+        with lab.refused("VAL-1"):
+            storage.scan_values(ValueQuery(scope=address))
+        with lab.refused("VAL-1"):
+            storage.rewind_policy(address, "value")
+    shapes: tuple[object, ...] = (_Word("value"), None, 1, [])
+    for shape in shapes:
+        with lab.refused("VAL-9"):
+            storage.rewind_policy(rewindable(scene.root), shape)  # type: ignore[arg-type]
+
+
+class _Word(str):
+    """A text that is equal to one that is allowed."""
+
+
+@rule("PAGE-3", "PAGE-6", "ENT-5", "VAL-7")
+def test_a_number_that_python_does_not_write_out_is_refused(lab: Lab) -> None:
+    scene = build_scene(lab)
+    storage = lab.storage
+    huge = Seq(10**5_000)
+    with lab.refused("PAGE-6"):
+        storage.scan_entries(EntryQuery(conversation_id=huge))
+    with lab.refused("PAGE-6"):
+        storage.newest_head(huge, Seq(1))
+    with lab.refused("ENT-5"):
+        storage.newest_head(scene.root, Seq(-huge))
+    with lab.refused("PAGE-6"):
+        storage.scan_tasks(TaskQuery(conversation_ids=(huge,)))
+    with lab.refused("PAGE-6"):
+        storage.get_value(rewindable(huge))
+    with lab.refused("PAGE-6"):
+        storage.read_list(moves(huge), ListQuery())
+    with lab.refused("VAL-7"):
+        storage.get_value(rewindable(scene.root), huge)
+    with lab.refused("VAL-7"):
+        storage.read_list(moves(scene.root), ListQuery(at=huge))
+    with lab.refused("PAGE-3"):
+        storage.scan_batches(BatchQuery(limit=-huge))
+    with lab.refused("PAGE-6"):
+        storage.get_entries([{"a": huge}])  # type: ignore[list-item]
 
 
 @rule("PAGE-3")
@@ -185,6 +257,26 @@ def test_a_great_limit_counts_as_ten_thousand(lab: Lab) -> None:
 
     assert len(page.items) == 10_000, f"{len(page.items)} items on one page"
     assert page.next == 10_001, f"next is {page.next}; one more entry follows"
+
+
+@rule("PAGE-3", "VAL-6")
+def test_a_cursor_in_a_list_that_hides_what_it_inherited_is_any_integer(lab: Lab) -> None:
+    root = lab.root()
+    elements = [lab.append(moves(root), text) for text in "abc"]
+    fork = lab.fork(root, lab.entry(root))
+    lab.commit(ListRemove(moves(fork), elements[1]))
+    for after, before, due in (
+        (2**70, None, []),
+        (-(2**70), None, [elements[0], elements[2]]),
+        (None, 2**70, [elements[2], elements[0]]),
+        (None, -(2**70), []),
+        (-(2**70), 2**70, [elements[0], elements[2]]),
+        (elements[0], None, [elements[2]]),
+        (None, elements[2], [elements[0]]),
+    ):
+        query = structs.replace(ListQuery(), after=after, before=before)
+        found = [item.id for item in lab.storage.read_list(moves(fork), query).items]
+        assert found == due, f"after={after} before={before} gave {found}, not {due}"
 
 
 @rule("PAGE-3")

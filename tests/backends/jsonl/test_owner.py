@@ -55,7 +55,7 @@ def test_a_second_open_names_process_host_and_since(path: Path) -> None:
     for second in (store, JsonlStore(str(path))):
         with pytest.raises(SessionOwnedError) as found:
             second.open("a")
-        for part in (str(os.getpid()), os.uname().nodename, "1700000000123"):
+        for part in (str(os.getpid()), os.uname().nodename, "2023-11-14 22:13:20 UTC"):
             assert part in str(found.value)
         assert contents(path) == before
         (info,) = second.sessions()
