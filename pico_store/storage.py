@@ -338,6 +338,11 @@ class Store(Protocol):
     def load(self, session_id: str, items: Iterable[SnapshotItem]) -> None:
         """Create a session from another's ``export``; all of it or nothing.
 
+        Args:
+            session_id: The new session's name.
+            items: What ``export`` yields. Taking them must not write to this store, whose writes
+                wait until all are there.
+
         Raises:
             SessionExistsError: The store holds that session already.
             RefusedError: The items are not in canonical order or do not fit together.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import structs
 
 from pico_conformance.rule import Lab, rule
@@ -15,6 +17,7 @@ from pico_store.batch import (
 )
 from pico_store.query import ConversationQuery, EntryQuery, ListQuery, TaskQuery, ValueQuery
 from pico_store.records import Conversation, Entry, ForkPoint
+from pico_store.storage import Storage
 
 CHAIN = 1_000
 
@@ -274,6 +277,23 @@ def test_a_chain_of_a_thousand_forks_works(lab: Lab) -> None:
     assert [entry.id for entry in page.items] == [start + 999, start + 1001], (
         "a page amid the chain"
     )
+    reads: tuple[tuple[int, Callable[[Storage], object]], ...] = (
+        (1, lambda storage: storage.newest_head(reader, lab.next)),
+        (1, lambda storage: storage.get_value(rewindable(reader))),
+        (1, lambda storage: storage.scan_entries(EntryQuery(conversation_id=reader))),
+        (2, lambda storage: storage.scan_values(ValueQuery(scope=rewindable(reader)))),
+        (4, lambda storage: storage.read_list(moves(reader), ListQuery())),
+    )
+    for reopened in (False, True):
+        again = lab.reopen() if reopened else storage
+        for index, (bound, read) in enumerate(reads):
+            before = again.counters.queries
+            read(again)
+            probes = again.counters.queries - before
+            # The first read of a handle may also learn each link.
+            bound += reopened and index == 0
+            assert probes <= bound * CHAIN + 20, f"read {index} takes {probes} probes"
+    storage = lab.storage
     lab.commit(ListRemove(moves(reader), element), ValueSet(rewindable(reader), "near"))
     assert storage.read_list(moves(reader), ListQuery()).items == [], "the removal did not hold"
     assert _value(lab, root) == "far", "a write at one end reached the other"
