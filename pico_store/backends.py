@@ -129,12 +129,22 @@ def open_store(url: str, *, create: bool = True) -> Store:
     return backend.open(path, options, create)
 
 
+def _may_have_path(scheme: str) -> bool:
+    try:
+        return bool(find_backend(scheme).promises.durability)
+    except MissingDriverError:
+        return True
+
+
 def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     """Return a store URL's scheme, path and options.
 
     Raises:
         StoreUrlError: There is no scheme, or an option is given twice or without a value.
     """
+    if not isinstance(url, str):
+        problem = f"{type(url).__name__}; allowed: a str, such as 'sqlite:sessions.db'"
+        raise StoreUrlError("URL-1", f"{url!r:.80}", problem)
     try:
         url.encode()
     except UnicodeEncodeError:
@@ -149,6 +159,9 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     if path.startswith("///"):
         path = path[3:]
     elif path.startswith("//"):
+        # Whoever writes another scheme's URL wants to hear that it is not known at all.
+        if not _may_have_path(scheme):
+            raise StoreUrlError("URL-1", url, f"a host in the path; allowed: {scheme}: alone")
         problem = f"a host in the path; allowed: {scheme}:PATH, {scheme}:///relative, "
         raise StoreUrlError("URL-1", url, problem + f"{scheme}:////absolute")
     options: dict[str, str] = {}

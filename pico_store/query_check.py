@@ -11,9 +11,17 @@ from typing import NamedTuple, Protocol
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
 from pico_store.errors import InvalidQueryError
 from pico_store.limits import PAGE_ITEMS_MAX, SEQ_MAX
-from pico_store.query import EntryQuery, TaskQuery, ValueQuery
+from pico_store.query import (
+    BatchQuery,
+    ConversationQuery,
+    EntryQuery,
+    ListQuery,
+    TaskQuery,
+    ValueQuery,
+)
 from pico_store.records import At
 
+_CURSORS = (BatchQuery, ConversationQuery, EntryQuery, ListQuery, TaskQuery)
 _ADDRESSES = (SessionAddress, ConversationAddress, ScratchAddress)
 
 
@@ -56,11 +64,20 @@ def check_window(query: Cursor) -> Window:
 
     Source: SPEC.md, PAGE-1 to PAGE-3.
     """
+    _check_query(query, _CURSORS)
     after, before = query.after, query.before
     first = 1 if after is None else max(_integer(after, "after") + 1, 1)
     last = SEQ_MAX if before is None else min(_integer(before, "before") - 1, SEQ_MAX)
     newest_first = before is not None and after is None
     return Window(first, last, newest_first, check_limit(query.limit))
+
+
+def _check_query(query: object, allowed: type | tuple[type, ...]) -> None:
+    if not isinstance(query, allowed):
+        kinds = allowed if isinstance(allowed, tuple) else (allowed,)
+        names = ", ".join(kind.__name__ for kind in kinds)
+        problem = f"{type(query).__name__}; allowed: {names}"
+        raise InvalidQueryError("PAGE-3", "query", problem)
 
 
 def check_limit(limit: object) -> int:
@@ -104,6 +121,7 @@ def check_conversation_id(id: object, path: str) -> Seq:
 
 def check_entry_query(query: EntryQuery) -> Window:
     """Return the window of an entry query, ``from_`` and ``through`` included."""
+    _check_query(query, EntryQuery)
     check_conversation_id(query.conversation_id, "conversationId")
     _optional_text(query.kind, "kind")
     _optional_text(query.key, "key")
@@ -117,6 +135,7 @@ def check_entry_query(query: EntryQuery) -> Window:
 
 def check_task_query(query: TaskQuery) -> Window:
     """Return the window of a task query after checking its filters' types."""
+    _check_query(query, TaskQuery)
     for id in query.conversation_ids or ():
         check_conversation_id(id, "conversationIds")
     _optional_text(query.kind, "kind")
@@ -132,6 +151,7 @@ def check_task_query(query: TaskQuery) -> Window:
 
 def check_value_query(query: ValueQuery) -> int:
     """Return the limit of a value query after checking its scope and cursor."""
+    _check_query(query, ValueQuery)
     check_address(query.scope, "scope")
     if query.scope.key is not None:
         raise InvalidQueryError("VAL-4", "scope.key", "set; allowed: an address without a key")

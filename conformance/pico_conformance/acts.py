@@ -155,6 +155,11 @@ class Acts:
             for read in some_reads(self.model, random, 2):
                 subject.compare(self.model, read, storage=old)
         old.close()
+        self._raises(
+            "a second owner once the fenced handle is closed",
+            SessionOwnedError,
+            lambda: subject.home.store.open(subject.session),
+        )
 
     def _raises(self, what: str, wanted: type[PicoError], act: Callable[[], object]) -> str:
         try:

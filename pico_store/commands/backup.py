@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from pico_store.command import Command
+from pico_store.backends import backends
+from pico_store.command import Command, UsageError
 from pico_store.commands.opening import add_store, existing_store
 from pico_store.commands.output import print_json, print_line
 
@@ -15,6 +16,12 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def _run(args: Namespace) -> int:
+    scheme, colon, path = args.file.partition(":")
+    if colon and scheme in backends():
+        raise UsageError(
+            f"{args.file} is a URL; a backup is written to a file: {path or 'backup.db'}, or "
+            f"./{args.file} if that is its name"
+        )
     with existing_store(args.store) as store:
         store.backup(args.file)
     if args.json:

@@ -66,7 +66,8 @@ def _print(context: Context, at: At | None) -> None:
     begins = "the start" if context.head is None else f"head {context.head}"
     print_line(
         f"context of conversation {context.conversation} {place}: "
-        f"{len(context.items):,} entries, {plural(len(context.messages), 'message')}, from {begins}"
+        f"{plural(len(context.items), 'entry')}, {plural(len(context.messages), 'message')}, "
+        f"from {begins}"
     )
     for item in context.items:
         mark = "[replaced] " if item.replaced else ""

@@ -73,7 +73,7 @@ def _print(report: ImportReport) -> None:
     lines = plural(report.lines, "line")
     print_line(f"session {report.session}: imported {lines} of format {report.format}")
     conversations = plural(report.conversations, "conversation")
-    print_line(f"  {conversations}, {report.entries:,} entries:")
+    print_line(f"  {conversations}, {plural(report.entries, 'entry')}:")
     for kind, count in report.kinds.items():
         print_line(f"  {count:>8,}  {kind}")
     if report.notes:

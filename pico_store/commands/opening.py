@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pico_store.address import Seq
 from pico_store.backends import find_backend, open_store, split_url
 from pico_store.command import UsageError
+from pico_store.errors import SessionOwnedError, StoreUnusableError, UnknownSessionError
 from pico_store.query import EntryQuery
 from pico_store.records import At
 from pico_store.storage import Storage, Store
@@ -42,18 +43,18 @@ def add_conversation(parser: ArgumentParser) -> None:
 
 def number(text: str) -> Seq:
     """Return the number that a text states, from 1."""
-    return _number(text, "a number")
+    return _number(text, "1 or more")
 
 
 def position(text: str) -> At:
     """Return the position that a text states."""
-    return "start" if text == "start" else _number(text, "a number or start")
+    return "start" if text == "start" else _number(text, "an entry's number from 1, or start")
 
 
-def _number(text: str, what: str) -> Seq:
+def _number(text: str, allowed: str) -> Seq:
     # Nobody means a longer number, and the interpreter refuses some.
     if not text.isascii() or not text.isdigit() or len(text) > 20 or not int(text):
-        raise ArgumentTypeError(f"{text[:40]!r} is not {what}; allowed: from 1")
+        raise ArgumentTypeError(f"{text[:40]!r}; allowed: {allowed}")
     return Seq(int(text))
 
 
@@ -63,7 +64,13 @@ def existing_store(url: str) -> Iterator[Store]:
     if not _lasts(url):
         problem = "keeps nothing from one command to the next"
         raise UsageError(f"{url} {problem}; name a store on disk, such as sqlite:sessions.db")
-    store = open_store(url, create=False)
+    try:
+        store = open_store(url, create=False)
+    except StoreUnusableError as error:
+        if type(error) is StoreUnusableError and str(error).startswith("no store at"):
+            hint = _unexpanded(url) or f"make one: pico import FILE {url}"
+            raise StoreUnusableError(f"{error}; {hint}") from error
+        raise
     try:
         yield store
     finally:
@@ -75,23 +82,51 @@ def new_or_existing_store(url: str) -> Iterator[Store]:
     """Open a store to write into, and say so where nothing of it will last."""
     if not _lasts(url):
         print(f"pico: {url} ends with this command; nothing of it is kept", file=sys.stderr)
-    store = open_store(url)
+    store = _made(url)
     try:
         yield store
     finally:
         store.close()
 
 
+def _made(url: str) -> Store:
+    try:
+        return open_store(url)
+    except StoreUnusableError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            hint = _unexpanded(url) or "make the folder first"
+            raise StoreUnusableError(f"{error}; {hint}") from error
+        raise
+
+
+def _unexpanded(url: str) -> str:
+    """Return what to say of a home folder that neither the shell nor pico has filled in."""
+    _, path, _ = split_url(url)
+    return "~ is not expanded inside a URL; write $HOME" if path.startswith("~") else ""
+
+
 def _lasts(url: str) -> bool:
-    scheme, _, _ = split_url(url)
-    return bool(find_backend(scheme).promises.durability)
+    scheme, path, _ = split_url(url)
+    backend = find_backend(scheme)
+    if backend.promises.durability and not path:
+        raise UsageError(f"{url} names no file; write it as {scheme}:FILE")
+    return bool(backend.promises.durability)
 
 
 @contextmanager
 def session(store: Store, name: str | None, *, read_only: bool = True) -> Iterator[Storage]:
     """Open the named session, or the only one of the store."""
     name = only_session(store) if name is None else name
-    storage = store.open(name, read_only=read_only)
+    try:
+        storage = store.open(name, read_only=read_only)
+    except UnknownSessionError as error:
+        problem = f"no session {name!r:.60} in {store.url}"
+        raise UsageError(f"{problem}; pico sessions {store.url} lists them") from error
+    except SessionOwnedError as error:
+        # What the message advises is for programs.
+        owned = str(error).rpartition("; close it there")[0] or str(error)
+        problem = f"{owned}; wait until it closes the session, or end that process"
+        raise SessionOwnedError(problem) from error
     try:
         yield storage
     finally:

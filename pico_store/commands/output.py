@@ -50,8 +50,9 @@ def shorten(text: str, width: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, which takes an s unless there is one."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    """Return a count with its noun, which takes an s, or ies for y, unless there is one."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else many}"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pico_store import cli
+from pico_store.backends import open_store
 from pico_store.command import Command, UsageError
 from pico_store.errors import (
     InvalidQueryError,
@@ -133,10 +134,18 @@ def test_a_terminal_without_unicode_gets_escapes(pico: Pico, tmp_path: Path, url
     [
         ("sessions.db", 2, "sessions.db: no scheme; allowed: SCHEME:PATH, such as sqlite:sess"),
         ("sqlite:\udcff", 2, "sqlite:\\udcff: not UTF-8; allowed: a path that is (URL-1)"),
+        ("memory://", 2, "memory://: a host in the path; allowed: memory: alone"),
+        ("nosql://host/x", 2, "no backend 'nosql'; installed: lmdb, memory, sqlite (URL-2)"),
+        ("sqlite:", 2, "sqlite: names no file; write it as sqlite:FILE"),
+        ("sqlite:~/none.db", 3, "no store at ~/none.db; ~ is not expanded inside a URL"),
         ("nosql:x", 2, "no backend 'nosql'; installed: lmdb, memory, sqlite (URL-2)"),
         ("sqlite:x?fast=1", 2, "sqlite:x?fast=1: unknown option 'fast'; allowed: "),
         ("memory:", 2, "memory: keeps nothing from one command to the next; name a store on"),
-        ("sqlite:{tmp}/none.db", 3, "no store at {tmp}/none.db"),
+        (
+            "sqlite:{tmp}/none.db",
+            3,
+            "no store at {tmp}/none.db; make one: pico import FILE sqlite:",
+        ),
         ("sqlite:{tmp}", 3, "{tmp}: not a regular file"),
         ("sqlite:{tmp}/branched.jsonl", 3, "{tmp}/branched.jsonl: not a SQLite file"),
     ],
@@ -187,3 +196,39 @@ def test_an_output_that_is_closed_is_said(arguments: list[str]) -> None:
 
     assert process.returncode == 3
     assert process.stderr == b"pico: there is no output to write to: it was closed\n"
+
+
+def test_a_session_that_is_not_there_says_where_they_are_listed(pico: Pico, url: str) -> None:
+    ended = pico("show", url, "nobody")
+
+    assert ended.code == 2
+    assert ended.err == f"pico: no session 'nobody' in {url}; pico sessions {url} lists them\n"
+
+
+def test_a_backup_to_a_url_is_refused(pico: Pico, url: str, tmp_path: Path) -> None:
+    before = sorted(Path.cwd().glob("sqlite:*"))
+
+    ended = pico("backup", url, "sqlite:backup.db")
+
+    assert ended.code == 2
+    assert ended.err.startswith("pico: sqlite:backup.db is a URL; a backup is written to a file")
+    assert sorted(Path.cwd().glob("sqlite:*")) == before
+
+
+def test_no_folder_is_made_for_a_store(pico: Pico, transcript: str, tmp_path: Path) -> None:
+    ended = pico("import", transcript, f"sqlite:{tmp_path}/no/a.db")
+
+    assert ended.code == 3
+    assert ended.err.endswith("; make the folder first\n")
+
+
+def test_an_owned_session_says_what_to_do_here(pico: Pico, url: str) -> None:
+    store = open_store(url)
+    writer = store.open("s")
+
+    ended = pico("fork", url, "--at", "4")
+
+    writer.close()
+    store.close()
+    assert ended.code == 3
+    assert ended.err.endswith("; wait until it closes the session, or end that process\n")

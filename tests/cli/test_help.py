@@ -90,16 +90,16 @@ def test_a_command_imports_itself_and_the_engine_it_needs_only() -> None:
         (["show", "m:", "--nope"], "show: unrecognized arguments: --nope; see pico show --help"),
         (
             ["show", "m:", "--limit", "x"],
-            "show: argument --limit: 'x' is not a number; allowed: from 1",
+            "show: argument --limit: 'x'; allowed: 1 or more",
         ),
         (
             ["show", "m:", "--limit", "0"],
-            "show: argument --limit: '0' is not a number; allowed: from 1",
+            "show: argument --limit: '0'; allowed: 1 or more",
         ),
         (["fork", "m:"], "fork: the following arguments are required: --at; see pico fork --help"),
         (
             ["fork", "m:", "--at", "-1"],
-            "fork: argument --at: '-1' is not a number or start; allowed: from 1",
+            "fork: argument --at: '-1'; allowed: an entry's number from 1, or start",
         ),
     ],
 )

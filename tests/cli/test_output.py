@@ -67,6 +67,7 @@ def test_columns_are_aligned() -> None:
 
 def test_one_is_not_many() -> None:
     assert [plural(n, "item") for n in (0, 1, 2000)] == ["0 items", "1 item", "2,000 items"]
+    assert [plural(n, "entry") for n in (1, 2)] == ["1 entry", "2 entries"]
 
 
 def test_progress_is_shown_on_a_terminal_and_taken_away() -> None:

@@ -145,7 +145,8 @@ def test_the_hunt_is_written_for_programs(
     (mutant,) = json.loads(file.read_bytes())["mutants"]
     assert code == 0
     assert mutant["name"] == "LimitZeroTaken"
-    assert mutant["rules"]["caughtBy"] == "test_a_limit_is_an_integer_of_at_least_one"
+    assert mutant["rules"]["caughtBy"].startswith("test_")
+    assert "PAGE-3" in mutant["rules"]["clauses"]
     assert mutant["replay"]["caughtBy"].startswith("history ")
     assert mutant["replay"]["writes"] > 0
     assert "LimitZeroTaken" in capsys.readouterr().out

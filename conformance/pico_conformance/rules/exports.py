@@ -163,6 +163,9 @@ def test_loading_is_the_inverse_of_exporting(lab: Lab) -> None:
     scene = build_scene(lab)
     lab.settle(scene.live)
     lab.entry(scene.fork)
+    # Nothing is left of this value but its policy.
+    lab.set(sticky(scene.root, "gone"), 1)
+    lab.unset(sticky(scene.root, "gone"))
     items = list(lab.storage.export())
     place = lab.new_place()
     store = place.open()

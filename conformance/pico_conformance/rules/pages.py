@@ -136,6 +136,21 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
 
 
 @rule("PAGE-3")
+def test_what_is_no_query_is_refused(lab: Lab) -> None:
+    lab.root()
+    storage = lab.storage
+    for query in (None, 1, "x", SessionAddress("s")):
+        with lab.refused("PAGE-3"):
+            storage.scan_entries(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_tasks(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_batches(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_values(query)  # type: ignore[arg-type]
+
+
+@rule("PAGE-3")
 def test_a_limit_is_an_integer_of_at_least_one(lab: Lab) -> None:
     scene = build_scene(lab)
     storage = lab.storage

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pico_conformance.rule import Lab, rule
 from pico_conformance.rules.ownership import raised
 from pico_store.backends import backends, find_backend, open_store, split_url
@@ -25,6 +27,8 @@ def test_a_url_is_a_scheme_a_path_and_options(lab: Lab) -> None:
         error = raised(lambda url=url: open_store(url), StoreUrlError)  # type: ignore[misc]
         assert "URL-1" in str(error), f"{url!r}: {error}"
         assert "allowed" in str(error), f"{url!r}: the message shows no form that is: {error}"
+    error = raised(lambda: open_store(Path("a.db")), StoreUrlError)  # type: ignore[arg-type]
+    assert "allowed: a str" in str(error), f"{error}"
 
 
 @rule("URL-2")

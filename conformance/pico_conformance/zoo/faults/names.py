@@ -57,7 +57,8 @@ class KeysCutShort(Readdressed):
     """Keys that agree in their first 511 bytes are one, as where an engine keeps no more."""
 
     def named(self, namespace: str, key: str | None) -> tuple[str, str | None]:
-        return namespace, None if key is None else key.encode()[:511].decode(errors="ignore")
+        stored = b"" if key is None else key.encode(errors="surrogatepass")
+        return namespace, key if len(stored) <= 511 else stored[:511].decode(errors="ignore")
 
 
 @plant("VAL-1")
