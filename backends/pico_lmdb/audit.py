@@ -13,6 +13,9 @@ from pico_lmdb.export import export_session
 from pico_lmdb.layout import (
     ADDRESSES,
     BATCHES,
+    BY_OWNER,
+    BY_OWNER_CONVERSATION,
+    BY_PARENT,
     CONVERSATIONS,
     HEADS,
     KEYS,
@@ -31,6 +34,7 @@ from pico_lmdb.layout import (
     VERSIONS,
     keyed,
     last_number,
+    of_record,
     of_session,
     triple,
 )
@@ -215,6 +219,11 @@ def _misfits(snapshot: Snapshot, session: int) -> Iterator[tuple[str, str]]:
             expected[tree] += 1
             if snapshot.get(tree, index) != value:
                 yield f"record {id}", f"is missing in {TREES[tree - 1].decode()}"
+    for tag in (BY_PARENT, BY_OWNER, BY_OWNER_CONVERSATION):
+        for key, _ in snapshot.under(CONVERSATIONS, of_session(tag, session)):
+            id = last_number(key, 13)[0]
+            if snapshot.get(CONVERSATIONS, of_record(RECORD, session, id)) is None:
+                yield f"conversation {id}", "is missing; a link leads to it"
     for tree in (TRANSCRIPTS, HEADS, KEYS, TASKS):
         found = sum(1 for _ in snapshot.under(tree, number))
         if found != expected[tree]:

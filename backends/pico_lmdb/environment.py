@@ -17,7 +17,14 @@ import lmdb
 import msgspec
 
 from pico_lmdb.engine import Transaction, Tree
-from pico_lmdb.folder import DATA_FILE, Presence, check_folder, check_version, is_writable
+from pico_lmdb.folder import (
+    DATA_FILE,
+    Presence,
+    check_folder,
+    check_version,
+    is_writable,
+    sync_folder,
+)
 from pico_lmdb.layout import COUNTER, FORMAT, FORMAT_VERSION, TREES
 from pico_store.errors import (
     NotAStoreError,
@@ -343,6 +350,9 @@ class Environment:
                 transaction.put(COUNTER, (1).to_bytes(4, "big"))
                 transaction.put(FORMAT, msgspec.msgpack.encode(FORMAT_VERSION))
         self.engine.sync(True)
+        # The names are made durable once, so that no later sync is about a file that is gone.
+        sync_folder(self.path)
+        sync_folder(os.path.dirname(os.path.abspath(self.path)))
 
 
 _environments: dict[tuple[int, int], Environment] = {}

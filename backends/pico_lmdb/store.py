@@ -83,6 +83,9 @@ class LmdbStore:
         self._environment = open_environment(
             path, create=create, durability=durability, map_bytes=map_bytes
         )
+        # A store that nobody closed must not keep the folder open for the process's life.
+        self._leave = weakref.finalize(self, leave_environment, self._environment)
+        self._leave.atexit = False
         self._writer = Writer(self._environment, busy_ms)
         _stores.add(self)
 
@@ -222,7 +225,7 @@ class LmdbStore:
                 self.release(owner, session, epoch)
             self._closed = "closed"
             _stores.discard(self)
-        leave_environment(self._environment)
+        self._leave()
 
     def refuse_after_fork(self) -> None:
         """Refuse every call in a process that inherited this store by ``fork``."""

@@ -21,6 +21,7 @@ from pico_lmdb.layout import (
     keyed,
     last_number,
     link,
+    of_record,
     of_session,
     pair,
     triple,
@@ -31,13 +32,12 @@ from pico_lmdb.record_reads import RecordReads
 from pico_lmdb.rows import (
     ConversationRow,
     ListRow,
-    TaskRow,
     VersionedRow,
     decode_address,
     decode_conversation,
-    decode_record,
 )
 from pico_lmdb.snapshot import Snapshot
+from pico_lmdb.task_reads import TaskReads
 from pico_store.address import Seq
 from pico_store.storage import Counters
 
@@ -64,6 +64,7 @@ class _Finder:
         self._session = session
         self._memo = Memo(session, snapshot)
         self._records = RecordReads(self._memo, Counters())
+        self._tasks = TaskReads(self._memo, Counters(), self._records)
 
     def entries(self, conversation: Seq, through: int) -> Iterator[Place]:
         session = self._session
@@ -83,6 +84,10 @@ class _Finder:
         for place, _ in self._snapshot.under(TASKS, pair(self._session, conversation)):
             yield TASKS, place
             yield RECORDS, pair(self._session, last_number(place, 12)[0])
+        # What its tasks owned was deleted with it, and may be kept longer than they are.
+        prefix = of_record(BY_OWNER_CONVERSATION, self._session, conversation)
+        for place, _ in self._snapshot.under(CONVERSATIONS, prefix):
+            yield CONVERSATIONS, place
 
     def state(self, conversation: Seq, through: int) -> Iterator[Place]:
         for key, stored in self._snapshot.under(ADDRESSES, pair(self._session, conversation)):
@@ -112,8 +117,7 @@ class _Finder:
             yield CONVERSATIONS, link(BY_PARENT, session, row.parent, id)
         if row.owner is not None:
             yield CONVERSATIONS, link(BY_OWNER, session, row.owner, id)
-            found = self._snapshot.read(RECORDS, pair(session, row.owner), "record", row.owner)
-            owner = None if found is None else decode_record(found)
-            if isinstance(owner, TaskRow):
+            owner = self._tasks.row(self._snapshot, row.owner)
+            if owner is not None:
                 source = owner.conversation
                 yield CONVERSATIONS, link(BY_OWNER_CONVERSATION, session, source, id)

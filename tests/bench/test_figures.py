@@ -216,7 +216,8 @@ def test_the_command_ends_with_1_if_a_figure_falls_short(
     monkeypatch.setitem(GOOD, "memory", {"cpu_us": 99.0})
     monkeypatch.setattr("pico_bench.run.run_case", planted)
 
-    code = cli.main(["figures", "--dir", str(tmp_path), "--only", "memory", "--only", "sqlite.disk"])
+    only = ("--only", "memory", "--only", "sqlite.disk")
+    code = cli.main(["figures", "--dir", str(tmp_path), *only])
 
     out = capsys.readouterr().out
     assert code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -374,3 +375,13 @@ def test_what_a_fork_inherits_is_refused(path: str) -> None:
         storage.commit(noting(storage))
         assert storage.last_seq == 2
         assert store.sessions()[0].owner is not None
+
+
+def test_a_store_that_nobody_closed_gives_its_folder_back(path: str) -> None:
+    store = LmdbStore(path, durability="process")
+    store.create("a").commit(ROOT_BATCH)
+    del store
+    gc.collect()
+
+    with closing(LmdbStore(path, durability="power")) as again:
+        assert again.open("a").last_seq == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pico_lmdb import LmdbStore, load, reclaim
-from pico_lmdb.layout import MAIN, TREES
+from pico_lmdb.layout import CONVERSATIONS, MAIN, TREES
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.storage import LmdbStorage
 from pico_store.address import ConversationAddress, Seq
@@ -19,11 +19,12 @@ from pico_store.backends import open_store
 from pico_store.batch import DeleteConversation, ListAppend, MainBatch, SettleTask, ValueSet
 from pico_store.digest import digest
 from pico_store.errors import InvalidBatchError, RefusedError, StoreIOError, UnknownSessionError
+from pico_store.query import ConversationQuery
 from pico_store.records import Conversation, Entry, ForkPoint
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Counters
 from tests.backends.lmdb.processes import worker
-from tests.backends.lmdb.scene import ROOT, ROOT_BATCH, exported, fill, noting, setting, task
+from tests.backends.lmdb.scene import ROOT, ROOT_BATCH, entry, exported, fill, noting, setting, task
 
 HOUSEKEEPING = (b"!format", b"!sessions", *TREES)
 
@@ -98,6 +99,37 @@ def test_vacuum_keeps_what_a_fork_inherits(store: LmdbStore, storage: LmdbStorag
     assert digest(storage.export()) == mark
     assert store.verify().problems == ()
     assert store.vacuum().records_dropped == 0
+
+
+def test_vacuum_leaves_no_link_to_what_it_drops(store: LmdbStore, storage: LmdbStorage) -> None:
+    """The owner is live, or was dropped by an earlier vacuum."""
+    storage.commit(MainBatch((task(2), Conversation(Seq(3), owner=Seq(2)))))
+    storage.commit(MainBatch((DeleteConversation(Seq(3)),)))
+    middle, owned = Seq(6), Seq(8)
+    storage.commit(
+        MainBatch(
+            (
+                entry(5),
+                Conversation(middle),
+                task(7, middle),
+                Conversation(owned, owner=Seq(7)),
+                entry(9, owned),
+                Conversation(Seq(10), ForkPoint(owned, Seq(9))),
+                SettleTask(Seq(7), "done", {"status": "done"}),
+            )
+        )
+    )
+    for gone in (middle, Seq(10)):
+        storage.commit(MainBatch((DeleteConversation(gone),)))
+        mark = digest(storage.export())
+        store.vacuum()
+        for source in (ROOT, middle):
+            query = ConversationQuery(owner_conversation=source)
+            assert storage.scan_conversations(query).items == []
+        assert digest(storage.export()) == mark
+        assert store.verify().problems == ()
+
+    assert {key[:1] for tree, key in _rows(store) if tree == CONVERSATIONS} == {b"r"}
 
 
 def test_vacuum_gives_the_room_back_and_goes_on(path: str, store: LmdbStore) -> None:
