@@ -25,7 +25,17 @@ from pico_lmdb.folder import (
     is_writable,
     sync_folder,
 )
-from pico_lmdb.layout import COUNTER, FORMAT, FORMAT_VERSION, TREES
+from pico_lmdb.layout import (
+    COUNTER,
+    DICTIONARY,
+    FORMAT,
+    FORMAT_VERSION,
+    MAIN,
+    TREES,
+    dictionary_key,
+)
+from pico_lmdb.rows import unseal
+from pico_store.compression import Compression
 from pico_store.errors import (
     NotAStoreError,
     PicoError,
@@ -40,6 +50,8 @@ from pico_store.storage import Durability
 
 MAP_BYTES: Final = 256 << 20
 _READERS_MAX: Final = 1_024
+LEVEL: Final = 3
+"""Of zstandard, for commits."""
 _DAMAGE: Final = (
     lmdb.CorruptedError,
     lmdb.PageNotFoundError,
@@ -87,6 +99,7 @@ class Environment:
         self.ended = ""
         """Why it can no longer be used."""
         self._map_bytes = map_bytes
+        self._compression: Compression | None = None
         self._changed = threading.Condition(threading.Lock())
         self._reading: list[None] = []
         self._paused = False
@@ -231,6 +244,45 @@ class Environment:
         except BaseException:
             self.ended = "broken: it could not be opened again"
             raise
+
+    # --- Compression ---
+
+    def compression(self, transaction: Transaction | None = None) -> Compression:
+        """Return what compresses with the newest dictionary, and reads what any was used for.
+
+        Args:
+            transaction: A read transaction of the caller's, who must not begin another.
+
+        Raises:
+            MissingDriverError: zstandard is not installed.
+        """
+        found = self._compression
+        if found is None:
+            reading = self.begin_read() if transaction is None else transaction
+            try:
+                found = Compression(LEVEL, *self._newest_dictionary(reading))
+            finally:
+                if transaction is None:
+                    self.end_read(reading)
+            self._compression = found
+        return found
+
+    def forget_dictionary(self) -> None:
+        """Look for the newest dictionary again when it is needed next."""
+        self._compression = None
+
+    def _newest_dictionary(self, transaction: Transaction) -> tuple[int, bytes | None]:
+        cursor = transaction.cursor()
+        there = cursor.prev() if cursor.set_range(dictionary_key(2**32 - 1)) else cursor.last()
+        if not there or not cursor.key().startswith(DICTIONARY):
+            return 0, None
+        key, stored = cursor.item()
+        number = int.from_bytes(key[len(DICTIONARY) :], "big")
+        data = unseal(MAIN, key, stored)
+        if data is None:
+            problem = f"dictionary {number} is damaged; run pico verify, restore a backup"
+            raise StoreDamagedError(f"{self.path}: {problem}")
+        return number, data
 
     # --- Opening and closing ---
 

@@ -49,6 +49,8 @@ TREES: Final = (
 COUNTER: Final = b"!sessions"
 """The number of the next session."""
 FORMAT: Final = b"!format"
+DICTIONARY: Final = b"!dictionary"
+"""Followed by its number, a dictionary that payloads were compressed with."""
 
 _tagged = Struct(">cI").pack
 task_row: Final = Struct(">cIQ").pack
@@ -106,6 +108,11 @@ def scratch_writes(session: int, task: int) -> bytes:
 def scratch_values(session: int, task: int) -> bytes:
     """Return what the keys of a task's scratch values begin with."""
     return task_row(SCRATCH, session, task) + _VALUE
+
+
+def dictionary_key(number: int) -> bytes:
+    """Return the key of a dictionary."""
+    return DICTIONARY + number.to_bytes(4, "big")
 
 
 def of_session(tag: bytes, session: int) -> bytes:

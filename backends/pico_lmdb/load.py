@@ -6,7 +6,7 @@ nobody sees until the last one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import UNSET
@@ -56,16 +56,23 @@ def load_session(
     writer: Writer,
     session: int,
     items: Iterable[SnapshotItem],
+    compress: Callable[[bytes], bytes] | None,
 ) -> None:
     """Write the rows of a checked snapshot for a session that has none."""
-    loader = _Loader(environment, writer, session)
+    loader = _Loader(environment, writer, session, compress)
     for item in items:
         loader.put(item)
     loader.finish()
 
 
 class _Loader:
-    def __init__(self, environment: Environment, writer: Writer, session: int) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        writer: Writer,
+        session: int,
+        compress: Callable[[bytes], bytes] | None,
+    ) -> None:
         self._environment = environment
         self._writer = writer
         self._session = session
@@ -76,7 +83,7 @@ class _Loader:
         self._tasks = TaskReads(self._memo, self._counters, records)
         state = StateReads(self._memo, self._counters, records)
         self._state = state
-        self._plan = Plan(self._memo, bytes(8), self._snapshot, self._tasks, state)
+        self._plan = Plan(self._memo, bytes(8), self._snapshot, self._tasks, state, compress)
         self._changes: Changes = self._plan.begin()
         self._weight = 0
         self._lists = 0

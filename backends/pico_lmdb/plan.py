@@ -89,8 +89,20 @@ class Plan:
         snapshot: Callable[[], Snapshot],
         tasks: TaskReads,
         state: StateReads,
+        compress: Callable[[bytes], bytes] | None,
     ) -> None:
+        """Take what is planned for.
+
+        Args:
+            memo: What is known of the session.
+            epoch: The handle's epoch, eight bytes.
+            snapshot: Lends a state to read.
+            tasks: Reads of the session.
+            state: Likewise.
+            compress: Makes payloads of the history smaller; what is live stays as it is.
+        """
         self._memo = memo
+        self._compress = compress
         self._session = memo.session
         self._snapshot = snapshot
         self._tasks = tasks
@@ -167,6 +179,8 @@ class Plan:
             kind = found[0]
         else:
             kind = self.kind(write.kind, entries=True)
+        if self._compress is not None:
+            body = self._compress(body)
         key = pair(session, seq)
         row = pack((0, conversation, kind, write.key, write.by_task_id, write.head, Raw(body)))
         changes.records[key] = row + four(crc32(row, crc32(key, RECORDS)))
@@ -199,6 +213,8 @@ class Plan:
         self.changes.main[key] = row + four(crc32(row, crc32(key, MAIN)))
 
     def _put_terminal(self, id: Seq, known: LiveTask, status: str, body: bytes) -> None:
+        if self._compress is not None:
+            body = self._compress(body)
         key = pair(self._session, id)
         conversation, kind, flags, after = known
         row = pack((1, conversation, kind, status, 2, flags, after, Raw(body)))
@@ -266,6 +282,8 @@ class Plan:
         full = self._full(address, "value")
         key = fit(full)
         behind = None if key is full else rest(full)
+        if body is not None and self._compress is not None and type(address) is not ScratchAddress:
+            body = self._compress(body)
         if type(address) is ConversationAddress:
             if address.rewind:
                 self._put_version(address, full, key, seq, body)
@@ -332,11 +350,15 @@ class Plan:
 
     def _append(self, write: ListAppend, seq: Seq, body: bytes) -> None:
         number = self.list_name(write.address, seq)[0]
+        if self._compress is not None:
+            body = self._compress(body)
         key = list_row(self._session, number, ELEMENT, seq)
         self.changes.others[LISTS, key] = body + four(crc32(body, crc32(key, LISTS)))
 
     def put_element(self, number: int, seq: Seq, body: bytes) -> None:
         """Put a list element."""
+        if self._compress is not None:
+            body = self._compress(body)
         key = element(self._session, number, seq)
         self.changes.others[LISTS, key] = seal(LISTS, key, body)
 

@@ -297,4 +297,4 @@ class RecordReads:
         kind = self._memo.kind_name(snapshot, row.kind)
         columns = EntryColumns(id, row.conversation, kind, row.key, row.by_task, row.head)
         self._counters.rows_decoded += 1
-        return unpack_entry(columns, bytes(row.body))
+        return unpack_entry(columns, snapshot.plain(row.body))

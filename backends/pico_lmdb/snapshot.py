@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from types import TracebackType
 
 import lmdb
+from msgspec import Raw
 
 from pico_lmdb.engine import Row
 from pico_lmdb.environment import Environment, translate
-from pico_lmdb.layout import after_prefix
+from pico_lmdb.layout import MAIN, after_prefix, dictionary_key
 from pico_lmdb.rows import unseal
+from pico_store.compression import Compression, is_compressed
 from pico_store.errors import StoreDamagedError
 from pico_store.storage import Counters
 
@@ -71,6 +73,16 @@ class Snapshot:
             raise self.damaged(f"{what} {id}")
         return row
 
+    def plain(self, payload: bytes | Raw) -> bytes:
+        """Return a payload as it was before it was stored."""
+        body = bytes(payload)
+        if is_compressed(body):
+            return self.compression().plain(body, self._dictionary)
+        return body
+
+    def _dictionary(self, number: int) -> bytes | None:
+        return self.read(MAIN, dictionary_key(number), "dictionary", number)
+
     def damaged(self, what: str) -> StoreDamagedError:
         """Return the error that names a damaged record."""
         return StoreDamagedError(
@@ -102,6 +114,14 @@ class Snapshot:
     ) -> Iterator[bytes]:
         """Yield the keys alone, likewise."""
         return (row[0] for row in self.between(tree, start, stop, newest_first=newest_first))
+
+    def every_row(self, tree: int) -> Iterator[Row]:
+        """Yield all rows of a tree."""
+        return self._transaction.cursor(self._trees[tree]).iternext()
+
+    def compression(self) -> Compression:
+        """Return what payloads are compressed with."""
+        return self._environment.compression(self._transaction)
 
     def every_key(self, tree: int) -> Iterator[bytes]:
         """Yield all keys of a tree."""

@@ -80,6 +80,7 @@ class LmdbStorage:
         environment: Environment,
         writer: Writer,
         durability: Durability,
+        compress: Callable[[bytes], bytes] | None,
         release: Callable[[OwnerRecord, int, int], None],
     ) -> None:
         self._session = session
@@ -91,6 +92,7 @@ class LmdbStorage:
         self._writer = writer
         self._durability = durability
         self._shares = durability == "power"
+        self._compress = compress
         self._release = release
         self._counters = Counters()
         self._refusal: type[PicoError] | None = None
@@ -219,7 +221,14 @@ class LmdbStorage:
             partial(self._environment.holds, ADDRESSES),
             last,
         )
-        self._plan = Plan(self._memo, self._epoch_bytes, self._snapshot, self._tasks, self._state)
+        self._plan = Plan(
+            self._memo,
+            self._epoch_bytes,
+            self._snapshot,
+            self._tasks,
+            self._state,
+            self._compress,
+        )
         self._scratch = ScratchPlan(self._memo, self._snapshot, self._plan.put_value)
 
     # --- Reading ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from pico_lmdb.engine import Transaction
@@ -62,6 +62,7 @@ class LmdbStore:
         create: bool = True,
         durability: Durability = "ordered",
         busy_ms: int = BUSY_MS_DEFAULT,
+        compress: bool = False,
         map_bytes: int = MAP_BYTES,
     ) -> None:
         """Open the store of a folder.
@@ -71,6 +72,7 @@ class LmdbStore:
             create: Whether to make it where there is none.
             durability: What commits survive.
             busy_ms: How long a commit waits for other threads of this process.
+            compress: Whether new payloads are made smaller, and all of them by ``vacuum``.
             map_bytes: How large the map is at first; it grows by itself.
         """
         self._path = path
@@ -86,13 +88,21 @@ class LmdbStore:
         # A store that nobody closed must not keep the folder open for the process's life.
         self._leave = weakref.finalize(self, leave_environment, self._environment)
         self._leave.atexit = False
+        self._compress: Callable[[bytes], bytes] | None = None
+        if compress:
+            self._environment.compression()
+            self._compress = self._compressed
         self._writer = Writer(self._environment, busy_ms)
         _stores.add(self)
 
     @property
     def url(self) -> str:
-        options = f"?durability={self._durability}" if self._durability != "ordered" else ""
-        return f"lmdb:{self._path}{options}"
+        options = []
+        if self._durability != "ordered":
+            options.append(f"durability={self._durability}")
+        if self._compress is not None:
+            options.append("compression=zstd")
+        return f"lmdb:{self._path}{'?' * bool(options)}{'&'.join(options)}"
 
     @property
     def transactions(self) -> int:
@@ -195,7 +205,9 @@ class LmdbStore:
         try:
             self._update("load", begin)
             try:
-                load_session(self._environment, self._writer, session, check_snapshot(items))
+                load_session(
+                    self._environment, self._writer, session, check_snapshot(items), self._compress
+                )
                 self._update("load", end)
             except BaseException:
                 purge(self._environment, self._writer, session)
@@ -209,7 +221,7 @@ class LmdbStore:
 
     def vacuum(self) -> VacuumReport:
         self._check_open()
-        return vacuum_folder(self._environment, self._writer)
+        return vacuum_folder(self._environment, self._writer, compress=self._compress is not None)
 
     def backup(self, path: str) -> None:
         self._check_open()
@@ -251,6 +263,9 @@ class LmdbStore:
             # The record stays; its token is dead, so that the next open takes the session.
             pass
 
+    def _compressed(self, payload: bytes) -> bytes:
+        return self._environment.compression().compressed(payload)
+
     def _update(self, act: str, change: Change) -> None:
         sync = self._durability == "power"
         self._writer.update(act, change, sync=sync)
@@ -267,6 +282,7 @@ class LmdbStore:
                 environment=self._environment,
                 writer=self._writer,
                 durability=self._durability,
+                compress=self._compress,
                 release=self.release,
             )
         except BaseException:
