@@ -1,5 +1,7 @@
 """Settings that every test runs under."""
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -27,3 +29,8 @@ settings.register_profile(
 )
 # `--hypothesis-profile` is read later and wins.
 settings.load_profile("dev")
+
+# A shell that runs something in the background lets it ignore Ctrl-C, and so would every process
+# that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,14 +7,14 @@ at any point, also between two lines, leaves the old state or the new one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from pico_memory.rows import TaskRow, VersionRow
+from pico_memory.rows import Body, ElementRow, TaskRow, VersionRow
 from pico_memory.scope import ListName, ListState, RewindList, Scope, Scratch, ValueSpace
 from pico_memory.state import SessionState, insert_sorted, remove_all_sorted, remove_sorted
 from pico_memory.transcript import Transcript
-from pico_store.address import ConversationAddress, Seq
+from pico_store.address import Address, ConversationAddress, Seq
 from pico_store.batch import (
     DeleteConversation,
     ListAppend,
@@ -30,15 +30,24 @@ from pico_store.records import BatchRange, Conversation, Entry, Task
 from pico_store.view import TaskFacts
 
 
-def apply(state: SessionState, checked: CheckedBatch) -> BatchRange:
+def apply(
+    state: SessionState, checked: CheckedBatch, bodies: Sequence[Body | None] | None = None
+) -> BatchRange:
     """Carry out a batch that `check_batch` accepted for this very state.
+
+    Args:
+        state: Is changed.
+        checked: The batch.
+        bodies: What the rows get as payloads, if not those that the checks packed.
 
     Guarantees: Whatever is raised meanwhile, `SessionState.recover`, which every later use calls
     first, leaves the state as it was or as it is after the whole batch.
     """
     task, writes, seq = checked.task, checked.writes, checked.first
     if task is not None and len(writes) == 1 and type(writes[0]) is ListAppend:
-        appended = _append_again(state, checked, writes[0])
+        body = checked.bodies[0]
+        assert body is not None
+        appended = append_again(state, task, writes[0].address, seq, body)
         if appended is not None:
             return appended
     batch = BatchRange(seq, checked.last, task)
@@ -56,8 +65,8 @@ def apply(state: SessionState, checked: CheckedBatch) -> BatchRange:
         journal.append((_cut, batches, len(batches)))
         batches.append(batch)
         # Calling Seq, or zip with a keyword, costs more than a whole step of this loop.
-        for write, body in zip(writes, checked.bodies):  # noqa: B905
-            _APPLY[type(write)](state, write, seq, body)
+        for write, payload in zip(writes, bodies or checked.bodies):  # noqa: B905
+            _APPLY[type(write)](state, write, seq, payload)
             seq += 1  # type: ignore[assignment]
         if checked.deletions:
             for taken in checked.deletions.values():
@@ -71,23 +80,21 @@ def apply(state: SessionState, checked: CheckedBatch) -> BatchRange:
     return batch
 
 
-def _append_again(
-    state: SessionState, checked: CheckedBatch, write: ListAppend
+def append_again(
+    state: SessionState, task: Seq, address: Address, seq: Seq, body: Body
 ) -> BatchRange | None:
-    """Append to a list that a task's scratch holds already; ``None``: it does not, do it all.
+    """Append to a list that a task's scratch holds already; ``None``: it does not, use `apply`.
 
     Streaming consists of this, and it takes half as long as the way for any batch.
     """
-    assert checked.task is not None
-    scratch = state.scratch.get(checked.task)
+    scratch = state.scratch.get(task)
     if scratch is None:
         return None
-    address, seq, body = write.address, checked.first, checked.bodies[0]
     items = scratch.scope.lists.get((address.namespace, address.key))
-    if type(items) is not list or body is None:
+    if type(items) is not list:
         return None
     batches, journal = scratch.batches, state.journal
-    batch = BatchRange(seq, seq, checked.task)
+    batch = BatchRange(seq, seq, task)
     state.applying = seq
     try:
         journal.append((_cut_both, items, len(items), batches, len(batches)))
@@ -104,7 +111,7 @@ def _append_again(
 # --- Values ---
 
 
-def _value_set(state: SessionState, write: ValueSet, seq: Seq, body: bytes) -> None:
+def _value_set(state: SessionState, write: ValueSet, seq: Seq, body: Body) -> None:
     _put_version(state, write, (seq, body))
 
 
@@ -156,7 +163,7 @@ def _restore_value(space: ValueSpace, key: str | None, cell: VersionRow) -> None
 # --- Lists ---
 
 
-def _list_append(state: SessionState, write: ListAppend, seq: Seq, body: bytes) -> None:
+def _list_append(state: SessionState, write: ListAppend, seq: Seq, body: Body) -> None:
     address = write.address
     scope = state.scope(address)
     found = None if scope is None else scope.lists.get((address.namespace, address.key))
@@ -202,7 +209,7 @@ def _list(state: SessionState, write: ListAppend | ListRemove | ListClear) -> Li
     return found
 
 
-def _restore_element(items: list[tuple[Seq, bytes]], index: int, item: tuple[Seq, bytes]) -> None:
+def _restore_element(items: list[ElementRow], index: int, item: ElementRow) -> None:
     if index == len(items) or items[index][0] != item[0]:
         items.insert(index, item)
 
@@ -303,17 +310,18 @@ def _restore_conversation(
 # --- Entries ---
 
 
-def _entry(state: SessionState, write: Entry, seq: Seq, body: bytes) -> None:
+def _entry(state: SessionState, write: Entry, seq: Seq, body: Body) -> None:
     kind, key, head, conversation = write.kind, write.key, write.head, write.conversation_id
     transcript = state.transcripts.get(conversation)
     if transcript is None:
         transcript = state.transcripts[conversation] = Transcript()
-    if kind not in state.kinds:
-        state.journal.append((_discard, state.kinds, kind))
-        state.kinds.add(kind)
+    known = state.kinds.get(kind)
+    if known is None:
+        state.journal.append((_drop_item, state.kinds, kind))
+        state.kinds[kind] = known = kind
     state.journal.append((_forget_entry, state, transcript, seq, kind, key))
-    state.entries[seq] = (seq, conversation, kind, key, write.by_task_id, head, body)
-    transcript.add(seq, kind, key, head)
+    state.entries[seq] = (seq, conversation, known, key, write.by_task_id, head, body)
+    transcript.add(seq, known, key, head)
 
 
 def _forget_entry(
@@ -326,7 +334,7 @@ def _forget_entry(
 # --- Tasks ---
 
 
-def _task(state: SessionState, write: Task, seq: Seq, body: bytes) -> None:
+def _task(state: SessionState, write: Task, seq: Seq, body: Body) -> None:
     conversation = write.conversation_id
     own = _ids(state.tasks_of, conversation)
     live = _ids(state.live_of, conversation)
@@ -355,7 +363,7 @@ def _forget_task(state: SessionState, id: Seq, own: list[Seq], live: list[Seq]) 
     state.tasks.pop(id, None)
 
 
-def _patch(state: SessionState, write: PatchTask, seq: Seq, body: bytes | None) -> None:
+def _patch(state: SessionState, write: PatchTask, seq: Seq, body: Body | None) -> None:
     old = state.tasks[write.id]
     conversation, kind, status, role, after, background, turn, abort, state_body = old
     if body is not None:
@@ -377,7 +385,7 @@ def _patch(state: SessionState, write: PatchTask, seq: Seq, body: bytes | None) 
     )
 
 
-def _settle(state: SessionState, write: SettleTask, seq: Seq, body: bytes) -> None:
+def _settle(state: SessionState, write: SettleTask, seq: Seq, body: Body) -> None:
     id = write.id
     old, facts, scratch = state.tasks[id], state.facts[id], state.scratch.get(id)
     conversation, kind, _, _, after, background, turn, abort, _ = old
@@ -437,10 +445,6 @@ def _drop_item(items: dict[object, object], key: object) -> None:
 
 def _restore_item(items: dict[object, object], key: object, old: object) -> None:
     items[key] = old
-
-
-def _discard(items: set[object], item: object) -> None:
-    items.discard(item)
 
 
 _Rule: TypeAlias = "Callable[[SessionState, Any, Seq, Any], None]"

@@ -8,11 +8,12 @@ from typing import Any, NoReturn, TypeAlias
 
 from msgspec import UNSET
 
-from pico_memory.scope import ListState, RewindList, Scope, Scratch, ValueSpace
+from pico_memory.build import Builder
+from pico_memory.rows import Body
+from pico_memory.scope import ListState, RewindList
 from pico_memory.snapshot import policy_order
 from pico_memory.state import SessionState
-from pico_memory.transcript import Transcript
-from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
+from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq
 from pico_store.entry_body import pack_entry
 from pico_store.errors import RefusedError
 from pico_store.limits import SEQ_MAX
@@ -28,19 +29,24 @@ from pico_store.snapshot import (
     ValueVersion,
 )
 from pico_store.strict_json import pack
-from pico_store.view import TaskFacts
 
 _CLAUSE = "DUR-11"
 
 
-def load(items: Iterable[SnapshotItem]) -> SessionState:
+def load(
+    items: Iterable[SnapshotItem], keep: Callable[[bytes], Body] | None = None
+) -> SessionState:
     """Return the state whose export is ``items``.
+
+    Args:
+        items: In canonical order.
+        keep: What the rows get for each packed payload, if not the payload itself.
 
     Raises:
         RefusedError: The items are not in canonical order or do not fit together; ``path`` names
             the first that does not.
     """
-    loader = _Loader()
+    loader = _Loader(_itself if keep is None else keep)
     index = -1
     for index, item in enumerate(items):
         try:
@@ -53,6 +59,10 @@ def load(items: Iterable[SnapshotItem]) -> SessionState:
     return loader.finish()
 
 
+def _itself(packed: bytes) -> Body:
+    return packed
+
+
 def _refuse(problem: str) -> NoReturn:
     raise RefusedError(_CLAUSE, "", problem)
 
@@ -60,8 +70,10 @@ def _refuse(problem: str) -> NoReturn:
 class _Loader:
     """Takes the items one by one, each section's by its own method."""
 
-    def __init__(self) -> None:
-        self._state = SessionState()
+    def __init__(self, keep: Callable[[bytes], Body]) -> None:
+        self._build = Builder()
+        self._state = self._build.state
+        self._keep = keep
         self._rank = -1
         self._order: tuple[object, ...] | int = 0
         self._numbers: set[Seq] = set()
@@ -105,12 +117,10 @@ class _Loader:
         if parent is not None and not state.shows(parent.conversation_id, parent.at):
             problem = f"forks at {parent.at}, which conversation {parent.conversation_id} lacks"
         if owner is not None:
-            facts = state.facts.get(owner)
-            if facts is None:
-                problem = f"has owner {owner}, which is no task"
+            if owner in state.facts:
+                self._build.own(record)
             else:
-                state.owned.setdefault(owner, []).append(record.id)
-                state.owned_from.setdefault(facts.conversation, []).append(record.id)
+                problem = f"has owner {owner}, which is no task"
         if problem is not None:
             raise RefusedError(_CLAUSE, "items", f"conversation {record.id} {problem}")
 
@@ -140,48 +150,44 @@ class _Loader:
             check_name(kind, "entryKinds")
         if list(item.entry_kinds) != sorted(set(item.entry_kinds)):
             _refuse("entry kinds out of order; allowed: each once, by code point")
-        self._state.last_seq = item.last_seq
-        self._state.kinds.update(item.entry_kinds)
+        self._build.header(item)
 
     def conversation(self, item: Conversation) -> None:
-        self._add_record(item)
-        self._state.conversations[item.id] = item
-        self._state.conversation_ids.append(item.id)
+        self._check_record(item)
+        self._build.conversation(item)
 
     def deleted(self, item: DeletedConversation) -> None:
-        self._add_record(item.conversation)
-        self._state.deleted[item.conversation.id] = item.conversation
+        self._check_record(item.conversation)
+        self._build.deleted(item.conversation)
         self._reaches[item.conversation.id] = item.through
 
-    def _add_record(self, record: Conversation) -> None:
+    def _check_record(self, record: Conversation) -> None:
         id, parent = self._claim(record.id), record.parent
         known = self._state.conversations
         if not known and not self._state.deleted and (id != 1 or parent or record.owner):
             _refuse(f"conversation {id} first; allowed: the root, 1, without parent and owner")
-        if parent is not None:
-            if parent.conversation_id not in known and parent.conversation_id not in self._reaches:
-                _refuse(f"parent {parent.conversation_id}; allowed: an earlier conversation")
-            self._state.forks.setdefault(parent.conversation_id, []).append(record)
+        if (
+            parent is not None
+            and parent.conversation_id not in known
+            and parent.conversation_id not in self._reaches
+        ):
+            _refuse(f"parent {parent.conversation_id}; allowed: an earlier conversation")
 
     def entry(self, item: Entry) -> None:
-        state, id, conversation = self._state, self._claim(item.id), item.conversation_id
-        self._check_reach(conversation, id)
-        if item.kind not in state.kinds:
+        id = self._claim(item.id)
+        self._check_reach(item.conversation_id, id)
+        if item.kind not in self._state.kinds:
             _refuse(f"kind {item.kind!r:.60}; allowed: those of the header")
         if item.key is not None:
             check_name(item.key, "key", empty=True)
         if item.head is not None and not 0 < item.head <= id:
             _refuse(f"head {item.head}; allowed: this entry or an earlier one")
-        body = pack_entry(item)
-        row = (id, conversation, item.kind, item.key, item.by_task_id, item.head, body)
-        state.entries[id] = row
-        transcript = state.transcripts.setdefault(conversation, Transcript())
-        transcript.add(id, item.kind, item.key, item.head)
+        self._build.entry(item, self._keep(pack_entry(item)))
 
     def task(self, item: Task) -> None:
-        state, id, conversation = self._state, self._claim(item.id), item.conversation_id
-        if conversation not in state.conversations:
-            _refuse(f"task of conversation {conversation}; allowed: a live one")
+        self._claim(item.id)
+        if item.conversation_id not in self._state.conversations:
+            _refuse(f"task of conversation {item.conversation_id}; allowed: a live one")
         check_name(item.kind, "kind")
         check_name(item.status, "status")
         if type(item.state) is not dict or item.state.get("status") != item.status:
@@ -190,25 +196,7 @@ class _Loader:
             _refuse(f"role {item.role!r:.60}; allowed: start, inflight, terminal")
         if item.owns:
             _refuse("owns set; allowed: never, it follows from the conversations' owners")
-        live = item.role != "terminal"
-        state.tasks[id] = (
-            conversation,
-            item.kind,
-            item.status,
-            item.role,
-            tuple(item.after),
-            item.background,
-            item.turn,
-            item.abort,
-            pack(item.state, "state"),
-        )
-        state.facts[id] = TaskFacts(conversation, live)
-        state.task_ids.append(id)
-        state.tasks_of.setdefault(conversation, []).append(id)
-        state.live_of.setdefault(conversation, [])
-        if live:
-            state.live.append(id)
-            state.live_of[conversation].append(id)
+        self._build.task(item, self._keep(pack(item.state, "state")))
 
     # --- Values and lists ---
 
@@ -216,75 +204,62 @@ class _Loader:
         address = item.address
         if address.conversation not in self._state.conversations:
             _refuse(f"policy in conversation {address.conversation}; allowed: a live one")
-        scope = self._scope(address)
-        if item.shape == "value":
-            space = scope.values.setdefault(address.namespace, ValueSpace())
-            space.cells[address.key] = [] if address.rewind else (Seq(0), None)
-        elif item.shape == "list":
-            found: ListState = RewindList() if address.rewind else []
-            scope.lists[address.namespace, address.key] = found
-        else:
+        self._check_address(address)
+        if item.shape not in ("value", "list"):
             _refuse(f"shape {item.shape!r:.60}; allowed: value, list")
+        self._build.policy(item)
 
     def version(self, item: ValueVersion) -> None:
         seq, address = self._claim(item.seq), item.address
-        absent = item.value is UNSET
-        body = None if item.value is UNSET else pack(item.value, "value")
-        space = self._scope(address).values.setdefault(address.namespace, ValueSpace())
-        cell = space.cells.get(address.key)
+        body = None if item.value is UNSET else self._keep(pack(item.value, "value"))
+        self._check_address(address)
+        scope = self._state.scope(address)
+        cell = None if scope is None else scope.cell(address.namespace, address.key)
         if isinstance(address, ConversationAddress) and address.rewind:
-            if cell is None and address.conversation in self._reaches:
-                cell = space.cells[address.key] = []
             self._check_reach(address.conversation, seq)
-            if type(cell) is not list:
+            if type(cell) is not list and (cell or address.conversation not in self._reaches):
                 _refuse("a version without its policy; allowed: the policy before it")
-            cell.append((seq, body))
-            return
-        placeholder = (0, None) if isinstance(address, ConversationAddress) else None
-        if absent or cell != placeholder:
-            _refuse("tombstone, second version or no policy; allowed: the current value alone")
-        space.cells[address.key] = (seq, body)
+        else:
+            placeholder = (0, None) if isinstance(address, ConversationAddress) else None
+            if body is None or cell != placeholder:
+                _refuse("tombstone, second version or no policy; allowed: the current value alone")
+        self._build.version(item, body)
 
     def element(self, item: ListItem) -> None:
-        id, address = self._claim(item.id), item.address
-        found = self._list(address, id)
-        items = found.items if isinstance(found, RewindList) else found
-        items.append((id, pack(item.value, "value")))
+        self._check_list(item.address, self._claim(item.id))
+        self._build.element(item, self._keep(pack(item.value, "value")))
 
     def marker(self, item: ListMarker) -> None:
         seq = self._claim(item.seq)
-        found = self._list(item.address, seq)
-        if not isinstance(found, RewindList):
+        found = self._check_list(item.address, seq)
+        if not isinstance(found, RewindList) and (found is not None or not item.address.rewind):
             _refuse("marker in a list that keeps no history; allowed: rewindable lists")
-        if item.element is None:
-            found.clears.append(seq)
-        elif item.element in found.removed or not 0 < item.element < seq:
+        if item.element is not None and (
+            (found is not None and item.element in found.removed) or not 0 < item.element < seq
+        ):
             _refuse(f"removal of {item.element}; allowed: an earlier element, once")
-        else:
-            found.removed[item.element] = seq
+        self._build.marker(item)
 
-    def _list(self, address: Address, number: Seq) -> ListState:
-        lists, name = self._scope(address).lists, (address.namespace, address.key)
-        found = lists.get(name)
-        if not isinstance(address, ConversationAddress):
-            return lists.setdefault(name, []) if found is None else found
-        self._check_reach(address.conversation, number)
-        if found is None and address.rewind and address.conversation in self._reaches:
-            found = lists[name] = RewindList()
-        if found is None or isinstance(found, RewindList) is not address.rewind:
-            _refuse("part of a list without its policy; allowed: the policy before it")
+    def _check_list(self, address: Address, number: Seq) -> ListState | None:
+        """Return what is there of a list that a part with a number belongs to."""
+        self._check_address(address)
+        scope = self._state.scope(address)
+        found = None if scope is None else scope.lists.get((address.namespace, address.key))
+        if isinstance(address, ConversationAddress):
+            self._check_reach(address.conversation, number)
+            inherited = address.rewind and address.conversation in self._reaches
+            if found is None and not inherited:
+                _refuse("part of a list without its policy; allowed: the policy before it")
+            if found is not None and isinstance(found, RewindList) is not address.rewind:
+                _refuse("part of a list of another policy; allowed: the policy before it")
         return found
 
-    def _scope(self, address: Address) -> Scope:
-        """Return the scope of an address, after checking what names it."""
+    def _check_address(self, address: Address) -> None:
         check_name(address.namespace, "address.namespace")
         if address.key is not None:
             check_name(address.key, "address.key", empty=True)
-        if isinstance(address, SessionAddress):
-            return self._state.session
         if isinstance(address, ScratchAddress):
-            return self._scratch(address.task).scope
-        return self._state.scopes.setdefault(address.conversation, Scope())
+            self._check_scratch(address.task)
 
     # --- Batches ---
 
@@ -292,15 +267,15 @@ class _Loader:
         before = self._batches[-1].last if self._batches else 0
         if not before < item.first <= item.last <= self._state.last_seq:
             _refuse(f"batch {item.first} to {item.last}; allowed: behind {before}, in order")
-        owner = self._state if item.task is None else self._scratch(item.task)
-        owner.batches.append(item)
+        if item.task is not None:
+            self._check_scratch(item.task)
+        self._build.batch(item)
         self._batches.append(item)
 
-    def _scratch(self, task: Seq) -> Scratch:
+    def _check_scratch(self, task: Seq) -> None:
         facts = self._state.facts.get(task)
         if facts is None or not facts.live:
             _refuse(f"scratch of task {task}; allowed: a live task")
-        return self._state.scratch.setdefault(task, Scratch())
 
 
 _Section: TypeAlias = "tuple[int, Callable[[Any], Any], Callable[[_Loader, Any], None]]"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
+from pico_memory.bodies import task_record
 from pico_memory.lists import visible_elements
 from pico_memory.resident import Resident
-from pico_memory.rows import entry_record, task_record
 from pico_memory.scans import (
     entry_segments,
     find_batches,
@@ -57,7 +57,6 @@ from pico_store.records import (
 )
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Counters
-from pico_store.strict_json import unpack
 
 T = TypeVar("T")
 
@@ -99,8 +98,9 @@ class Reads:
             state = self._settled()
             rows = [state.entries[id] for id in wanted if id in state.entries]
             rows = [row for row in rows if row[0] <= state.cap(row[1])]
+            bodies = state.bodies
             self._counters.rows_decoded += len(rows)
-        return {row[0]: entry_record(row) for row in rows}
+        return {row[0]: bodies.entry(row) for row in rows}
 
     def scan_entries(self, query: EntryQuery) -> Page[Entry]:
         window = check_entry_query(query)
@@ -110,10 +110,10 @@ class Reads:
             found = entry_segments(state, query.conversation_id, window)
             ids, more = _take(find_entries(state, query, found, window), window.limit)
             rows = [state.entries[id] for id in ids]
-            read_at = state.last_seq
+            read_at, bodies = state.last_seq, state.bodies
             self._counters.queries += len(found) - 1
             self._counters.rows_decoded += len(rows)
-        return Page(list(map(entry_record, rows)), read_at, ids[-1] if more else None)
+        return Page(list(map(bodies.entry, rows)), read_at, ids[-1] if more else None)
 
     def newest_head(self, conversation: Seq, at: Seq) -> Entry | None:
         at = check_position(at)
@@ -124,9 +124,9 @@ class Reads:
             self._counters.queries += levels - 1
             if id is None:
                 return None
-            row = state.entries[id]
+            row, bodies = state.entries[id], state.bodies
             self._counters.rows_decoded += 1
-        return entry_record(row)
+        return bodies.entry(row)
 
     # --- Tasks ---
 
@@ -135,8 +135,9 @@ class Reads:
         with self._lock:
             state = self._settled()
             rows = [(id, state.tasks[id], _owns(state, id)) for id in wanted if id in state.tasks]
+            bodies = state.bodies
             self._counters.rows_decoded += len(rows)
-        return {id: task_record(id, row, owns) for id, row, owns in rows}
+        return {id: task_record(bodies, id, row, owns) for id, row, owns in rows}
 
     def scan_tasks(self, query: TaskQuery) -> Page[Task]:
         window = check_task_query(query)
@@ -146,9 +147,9 @@ class Reads:
                 _check_conversation(state, id, "conversationIds")
             found, more = _take(find_tasks(state, query, window), window.limit)
             rows = [(id, row, _owns(state, id)) for id, row in found]
-            read_at = state.last_seq
+            read_at, bodies = state.last_seq, state.bodies
             self._counters.rows_decoded += len(rows)
-        items = [task_record(id, row, owns) for id, row, owns in rows]
+        items = [task_record(bodies, id, row, owns) for id, row, owns in rows]
         return Page(items, read_at, items[-1].id if more else None)
 
     # --- Values and lists ---
@@ -162,8 +163,9 @@ class Reads:
             version = value_version(state, address, position)
             if version is None or version[1] is None:
                 return None
+            bodies = state.bodies
             self._counters.rows_decoded += 1
-        return Version(version[0], unpack(version[1]))
+        return Version(version[0], bodies.value(version[0], version[1]))
 
     def scan_values(self, query: ValueQuery) -> ValuePage:
         limit = check_value_query(query)
@@ -173,9 +175,9 @@ class Reads:
             if isinstance(scope, ConversationAddress):
                 _check_conversation(state, scope.conversation, "scope.conversation")
             rows, more = _take(present_values(state, scope, query.after), limit)
-            read_at = state.last_seq
+            read_at, bodies = state.last_seq, state.bodies
             self._counters.rows_decoded += len(rows)
-        items = [KeyedVersion(key, seq, unpack(body)) for key, seq, body in rows]
+        items = [KeyedVersion(key, seq, bodies.value(seq, body)) for key, seq, body in rows]
         return ValuePage(items, read_at, items[-1].key if more else None)
 
     def read_list(self, address: Address, query: ListQuery) -> Page[Element[JsonValue]]:
@@ -187,9 +189,9 @@ class Reads:
             position = _check_readable(state, address, query.at, "list")
             found = visible_elements(state, address, position, window)
             rows, more = _take(found, window.limit)
-            read_at = state.last_seq
+            read_at, bodies = state.last_seq, state.bodies
             self._counters.rows_decoded += len(rows)
-        items = [Element(id, unpack(body)) for id, body in rows]
+        items = [Element(id, bodies.value(id, body)) for id, body in rows]
         return Page(items, read_at, items[-1].id if more else None)
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:

@@ -7,7 +7,8 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
-from pico_memory.rows import EntryRow, TaskRow, entry_record, task_record
+from pico_memory.bodies import Bodies, task_record
+from pico_memory.rows import Body, EntryRow, TaskRow
 from pico_memory.scans import find_batches
 from pico_memory.scope import RewindList, Scope
 from pico_memory.state import SessionState
@@ -31,17 +32,17 @@ from pico_store.snapshot import (
     SnapshotItem,
     ValueVersion,
 )
-from pico_store.strict_json import unpack
 
 _EVERYTHING = Window(1, SEQ_MAX, newest_first=False, limit=SEQ_MAX)
 
-_Addressed: TypeAlias = tuple[Seq, Address, bytes | None]
+_Addressed: TypeAlias = tuple[Seq, Address, Body | None]
 """``seq, address, body``."""
 
 
 class Snapshot(NamedTuple):
     """All that an export yields, with payloads still packed and shared with the state."""
 
+    bodies: Bodies
     header: SnapshotHeader
     conversations: list[Conversation | DeletedConversation]
     entries: list[EntryRow]
@@ -56,18 +57,19 @@ class Snapshot(NamedTuple):
         """Yield the items in canonical order, each payload decoded when its turn comes."""
         yield self.header
         yield from self.conversations
-        yield from map(entry_record, self.entries)
+        bodies = self.bodies
+        yield from map(bodies.entry, self.entries)
         for id, task in self.tasks:
-            yield task_record(id, task, ())
+            yield task_record(bodies, id, task, ())
         yield from self.policies
         for seq, address, body in self.versions:
             if body is None:
                 yield ValueVersion(seq, address)
             else:
-                yield ValueVersion(seq, address, unpack(body))
+                yield ValueVersion(seq, address, bodies.value(seq, body))
         for seq, address, body in self.elements:
             assert body is not None
-            yield ListItem(seq, address, unpack(body))
+            yield ListItem(seq, address, bodies.value(seq, body))
         yield from self.markers
         yield from self.batches
 
@@ -98,6 +100,7 @@ def snapshot(state: SessionState) -> Snapshot:
     for id, scratch in state.scratch.items():
         held.add(scratch.scope, partial(ScratchAddress, id))
     return Snapshot(
+        state.bodies,
         SnapshotHeader(state.last_seq, tuple(sorted(state.kinds))),
         records,
         entries,

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from pico_memory.bodies import PACKED, Bodies
 from pico_memory.rows import EntryRow, TaskRow
 from pico_memory.scope import Scope, Scratch
 from pico_memory.transcript import Transcript
@@ -36,6 +37,7 @@ class SessionState:
         "_caps",
         "applying",
         "batches",
+        "bodies",
         "conversation_ids",
         "conversations",
         "deleted",
@@ -58,10 +60,13 @@ class SessionState:
         "transcripts",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, bodies: Bodies = PACKED) -> None:
+        self.bodies = bodies
+        """What turns the payloads of the rows into objects."""
         self.last_seq = Seq(0)
         """The commit point of `apply`: a batch counts once this is its last number."""
-        self.kinds: set[str] = set()
+        self.kinds: dict[str, str] = {}
+        """Each kind by itself, so that all rows of a kind share one text."""
         self.batches: list[BatchRange] = []
         """Main batches; those of scratch are with the scratch."""
 

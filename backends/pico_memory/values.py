@@ -7,13 +7,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from pico_memory.rows import VersionRow
+from pico_memory.rows import Body, VersionRow
 from pico_memory.scope import Cell, ValueSpace
 from pico_memory.state import SessionState
 from pico_store.address import Address, ConversationAddress, Seq
 from pico_store.forks import segments
 
-KeyedRow: TypeAlias = tuple[str, Seq, bytes]
+KeyedRow: TypeAlias = tuple[str, Seq, Body]
 """``key, seq, body``."""
 
 _Part: TypeAlias = tuple[ValueSpace, int]

@@ -203,6 +203,7 @@ class SqliteStorage:
 
     def scan_conversations(self, query: ConversationQuery) -> Page[Conversation]:
         with self._reading() as snapshot:
+            window = check_window(query)
             for path, id in (
                 ("parent", query.parent),
                 ("owner", query.owner),
@@ -210,7 +211,6 @@ class SqliteStorage:
             ):
                 if id is not None:
                     check_conversation_id(id, path)
-            window = check_window(query)
             return self._records.scan_conversations(snapshot, query, window)
 
     def get_entries(self, ids: Iterable[Seq]) -> dict[Seq, Entry]:
@@ -251,8 +251,8 @@ class SqliteStorage:
     def read_list(self, address: Address, query: ListQuery) -> Page[Element[JsonValue]]:
         with self._reading() as snapshot:
             check_address(address)
-            check_at(address, query.at)
             window = check_window(query)
+            check_at(address, query.at)
             return self._state.read_list(snapshot, address, window, query.at)
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:

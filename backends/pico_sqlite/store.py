@@ -29,6 +29,7 @@ from pico_store.errors import (
 )
 from pico_store.names import check_name
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
+from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import (
@@ -242,10 +243,7 @@ class SqliteStore:
 
     def _check_free(self, name: str, holder: OwnerRecord | None) -> None:
         if holder is not None and is_alive(holder):
-            raise SessionOwnedError(
-                f"session {name!r:.80} is held by process {holder.pid} on {holder.host} since "
-                f"{holder.since_ms} (Unix ms); close it there, or open it read-only"
-            )
+            raise SessionOwnedError(owned_problem(name, holder.public()))
 
     def _check_open(self) -> None:
         if self._closed:

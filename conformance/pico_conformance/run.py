@@ -67,7 +67,9 @@ def run_conformance(args: Namespace) -> int:
     other = _other(args.other, target)
     if args.jobs > 1 and not target.named:
         raise UsageError("conformance: --jobs needs a backend that other processes find by name")
-    check_opens(target)
+    # Here too: it makes a folder, and a run that is stopped leaves none behind.
+    with unwound_by_sigterm():
+        check_opens(target)
     # By default the same histories on every backend, just as many as must meet everything.
     histories = HISTORIES_ENOUGH if args.seconds is None and args.writes is None else None
     report = Report(target.name, args.seed)

@@ -216,8 +216,9 @@ def test_the_command_ends_with_1_if_a_figure_falls_short(
     monkeypatch.setitem(GOOD, "memory", {"cpu_us": 99.0})
     monkeypatch.setattr("pico_bench.run.run_case", planted)
 
-    only = ("--only", "memory", "--only", "sqlite.disk")
-    code = cli.main(["figures", "--dir", str(tmp_path), *only])
+    code = cli.main(
+        ["figures", "--dir", str(tmp_path), "--only", "memory", "--only", "sqlite.disk"]
+    )
 
     out = capsys.readouterr().out
     assert code == 1

@@ -135,10 +135,10 @@ def test_a_terminal_without_unicode_gets_escapes(pico: Pico, tmp_path: Path, url
         ("sessions.db", 2, "sessions.db: no scheme; allowed: SCHEME:PATH, such as sqlite:sess"),
         ("sqlite:\udcff", 2, "sqlite:\\udcff: not UTF-8; allowed: a path that is (URL-1)"),
         ("memory://", 2, "memory://: a host in the path; allowed: memory: alone"),
-        ("nosql://host/x", 2, "no backend 'nosql'; installed: lmdb, memory, sqlite (URL-2)"),
+        ("nosql://host/x", 2, "no backend 'nosql'; installed: jsonl, lmdb, memory, sqlite (URL-2)"),
         ("sqlite:", 2, "sqlite: names no file; write it as sqlite:FILE"),
         ("sqlite:~/none.db", 3, "no store at ~/none.db; ~ is not expanded inside a URL"),
-        ("nosql:x", 2, "no backend 'nosql'; installed: lmdb, memory, sqlite (URL-2)"),
+        ("nosql:x", 2, "no backend 'nosql'; installed: jsonl, lmdb, memory, sqlite (URL-2)"),
         ("sqlite:x?fast=1", 2, "sqlite:x?fast=1: unknown option 'fast'; allowed: "),
         ("memory:", 2, "memory: keeps nothing from one command to the next; name a store on"),
         (
@@ -181,7 +181,7 @@ def test_an_interrupt_ends_an_import_at_once_and_without_a_trace(tmp_path: Path)
     # Opens as soon as the other side reads; it then waits for a line that never comes.
     with pipe.open("wb"):
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out, err) == (130, b"", b"pico: interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["endless.jsonl"]

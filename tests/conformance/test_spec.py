@@ -19,6 +19,7 @@ CLAUSE = re.compile(r"\b(?:SEQ|OWN|PAGE|ENT|FORK|VAL|TASK|DEL|JSON|DUR|SQL|LMDB|
 ENGINE_TESTS = {
     "SQL": ROOT / "tests" / "backends" / "sqlite",
     "LMDB": ROOT / "tests" / "backends" / "lmdb",
+    "JSONL": ROOT / "tests" / "backends" / "jsonl",
 }
 
 

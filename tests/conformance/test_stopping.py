@@ -38,7 +38,7 @@ def test_a_run_that_is_stopped_ends_whole(
 
     process.send_signal(number)
     # Ends when nobody can write there any more: no worker is left.
-    out, _ = process.communicate()
+    out, _ = process.communicate(timeout=300)
 
     assert (process.returncode, out) == (code, b"")
     assert list(tmp_path.glob("pico-conformance-*")) == []

@@ -62,7 +62,7 @@ def _held(path: str) -> bool:
 
 
 def test_a_second_handle_is_told_who_has_the_session(path: str, storage: SqliteStorage) -> None:
-    told = rf"process {os.getpid()} on {socket.gethostname()} since \d{{13}} "
+    told = rf"process {os.getpid()} on {socket.gethostname()} since \d{{4}}-\d\d-\d\d "
     with closing(SqliteStore(path)) as other:
         for act in (other.open, other.delete):
             with pytest.raises(SessionOwnedError, match=told):

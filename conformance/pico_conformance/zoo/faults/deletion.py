@@ -14,7 +14,7 @@ from pico_conformance.zoo.wrapper import (
     turned,
     walked,
 )
-from pico_memory.rows import entry_record, task_record
+from pico_memory.bodies import task_record
 from pico_memory.storage import MemoryStorage
 from pico_memory.view import MemoryView
 from pico_store.address import Address, ConversationAddress, Seq
@@ -136,7 +136,9 @@ class DeletedEntriesStay(Faulty):
         wanted = walked(ids)
         found = self.storage.get_entries(wanted)
         rows = self.state.entries
-        return {id: found.get(id) or entry_record(rows[id]) for id in wanted if id in rows}
+        return {
+            id: found.get(id) or self.state.bodies.entry(rows[id]) for id in wanted if id in rows
+        }
 
 
 @plant("DEL-4")
@@ -153,7 +155,7 @@ class ReachNeverShrinks(Faulty):
                     row[1], lambda source: state.forks.get(source, ()), lambda fork: True
                 )
                 if id <= reach:
-                    found[id] = entry_record(row)
+                    found[id] = state.bodies.entry(row)
         return found
 
 
@@ -183,8 +185,8 @@ class DeletedTasksStay(Faulty):
     def commit(self, batch: Batch, *, expected_first: Seq | None = None) -> BatchRange:
         before = dict(self.state.tasks)
         done = self.storage.commit(batch, expected_first=expected_first)
-        gone = [id for id in before if id not in self.state.tasks]
-        self._gone.update({id: task_record(id, before[id], ()) for id in gone})
+        gone, bodies = [id for id in before if id not in self.state.tasks], self.state.bodies
+        self._gone.update({id: task_record(bodies, id, before[id], ()) for id in gone})
         return done
 
     def get_tasks(self, ids: Iterable[Seq]) -> dict[Seq, Task]:
@@ -204,7 +206,7 @@ class DeletedScanned(Faulty):
             transcript = self.state.transcripts.get(query.conversation_id)
             if transcript is None:
                 raise
-            rows = [entry_record(self.state.entries[id]) for id in transcript.ids]
+            rows = [self.state.bodies.entry(self.state.entries[id]) for id in transcript.ids]
             return turned(rows, query, self.storage.last_seq)
 
 

@@ -24,7 +24,6 @@ from pico_store.batch import Batch, ListAppend, ListClear, ListRemove, MainWrite
 from pico_store.query import ListQuery
 from pico_store.records import At, BatchRange, Element, JsonValue, Page
 from pico_store.storage import Storage
-from pico_store.strict_json import unpack
 
 Elements = list[Element[JsonValue]]
 
@@ -230,7 +229,8 @@ class LimitCountsHidden(Faulty):
         if not isinstance(found, RewindList) or self.above(address, "list") is not None:
             return right
         shown = {item.id for item in every(partial(self.storage.read_list, address), query)}
-        rows = [Element[JsonValue](id, unpack(body)) for id, body in found.items]
+        value = self.state.bodies.value
+        rows = [Element[JsonValue](id, value(id, body)) for id, body in found.items]
         page = turned(rows, query, right.read_at)
         return replace(page, items=[item for item in page.items if item.id in shown])
 

@@ -403,7 +403,7 @@ class KindsOfRefused(Faulty):
         except RefusedError:
             writes = getattr(batch, "writes", None) or ()
             self.state.kinds.update(
-                write.kind
+                (write.kind, write.kind)
                 for write in writes
                 if isinstance(write, Entry) and type(write.kind) is str
             )

@@ -1,0 +1,253 @@
+"""The folder of a store: making it, telling whether it is one, and its sessions' folders."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pico_jsonl.control import EPOCH, Control
+from pico_jsonl.disk import Disk, create_file, create_folder, sync_folder, translate, write_all
+from pico_jsonl.lines import BadLineError, header_body, parse_header, seal
+from pico_jsonl.mounts import refuse_network
+from pico_jsonl.names import folder_name
+from pico_jsonl.opening import Place
+from pico_store.errors import (
+    NewerFormatError,
+    NotAStoreError,
+    SessionExistsError,
+    StoreDamagedError,
+    StoreUnusableError,
+    UnknownSessionError,
+)
+
+_MARKER: Final = "store.json"
+_FORMAT: Final = "pico-jsonl-store"
+_VERSION: Final = 1
+# What is being made or removed; a session's folder never begins so.
+_NEW: Final = ".new-"
+_GONE: Final = ".gone-"
+
+
+class _Marker(Struct, frozen=True):
+    format: str
+    version: int
+
+
+def prepare_folder(path: str, *, create: bool) -> None:
+    """Make a store's folder, or make sure that it is one.
+
+    Raises:
+        NotAStoreError: Something else is there.
+        NewerFormatError: A newer pico made it.
+        StoreUnusableError: It cannot be read or made.
+    """
+    try:
+        refuse_network(path)
+        if create:
+            _create_store(path)
+        _check_marker(path)
+    except FileNotFoundError as error:
+        raise StoreUnusableError(f"no store at {path}") from error
+    except NotADirectoryError as error:
+        raise NotAStoreError(f"{path}: not a folder; name a folder, nothing was changed") from error
+    except OSError as error:
+        raise StoreUnusableError(f"{path}: cannot be used: {error.strerror}") from error
+
+
+def _create_store(path: str) -> None:
+    try:
+        create_folder(path)
+    except FileExistsError:
+        names = os.listdir(path)
+        if any(not name.startswith(_NEW) for name in names):
+            return
+    temporary = os.path.join(path, _NEW + secrets.token_hex(8))
+    fd = create_file(temporary)
+    try:
+        os.write(fd, msgspec.json.encode(_Marker(_FORMAT, _VERSION)) + b"\n")
+        os.fsync(fd)
+        # Whoever is first; the others find it.
+        os.link(temporary, os.path.join(path, _MARKER))
+    except FileExistsError:
+        pass
+    finally:
+        os.close(fd)
+        os.unlink(temporary)
+    sync_folder(path)
+    sync_folder(os.path.dirname(os.path.abspath(path)))
+
+
+def _check_marker(path: str) -> None:
+    try:
+        with open(os.path.join(path, _MARKER), "rb") as file:
+            text = file.read(4096)
+    except FileNotFoundError as error:
+        if not os.path.lexists(path):
+            raise
+        problem = f"{path}: a folder without {_MARKER}, so no store; nothing was changed"
+        raise NotAStoreError(problem) from error
+    try:
+        marker = msgspec.json.decode(text, type=_Marker)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotAStoreError(f"{path}: its {_MARKER} is not a store's: {error}") from error
+    if marker.format != _FORMAT:
+        raise NotAStoreError(f"{path}: format {marker.format!r:.40}; nothing was changed")
+    if marker.version > _VERSION:
+        raise NewerFormatError(
+            f"{path}: version {marker.version}, made by a newer pico; this one reads up to "
+            f"{_VERSION}: upgrade pico; nothing was changed"
+        )
+
+
+# --- Sessions ---
+
+
+def session_place(path: str, session_id: str) -> Place:
+    """Return where a session is or would be."""
+    return Place(session_id, os.path.join(path, folder_name(session_id)))
+
+
+def find_session(path: str, session_id: str) -> Place:
+    """Return where a session is.
+
+    Raises:
+        UnknownSessionError: It is not there.
+    """
+    place = session_place(path, session_id)
+    if not os.path.isdir(place.folder):
+        problem = f"no session {session_id!r:.80} in {path}; create it, or choose another id"
+        raise UnknownSessionError("OWN-6", "sessionId", problem)
+    return place
+
+
+def all_sessions(path: str) -> list[Place]:
+    """Return all sessions of a store by id.
+
+    Raises:
+        StoreUnusableError: A folder holds no session's log.
+    """
+    found = []
+    for name in os.listdir(path):
+        folder = os.path.join(path, name)
+        if name.startswith(".") or name == _MARKER or not os.path.isdir(folder):
+            continue
+        session = _session_of(folder)
+        if session is None:
+            continue
+        if folder_name(session) != name:
+            problem = f"{folder}: holds session {session!r:.60}, whose folder has another name; "
+            raise StoreDamagedError(problem + "move it away or to its own name")
+        found.append(Place(session, folder))
+    return sorted(found)
+
+
+def _session_of(folder: str) -> str | None:
+    """Return whose folder it is; ``None``: it was removed meanwhile."""
+    path = Place("", folder).main
+    try:
+        with open(path, "rb") as file:
+            header = parse_header(file.readline())
+    except FileNotFoundError:
+        return None
+    except BadLineError as error:
+        raise NotAStoreError(f"{path}: {error}; nothing was changed") from error
+    return header.session
+
+
+def make_session(
+    path: str,
+    session_id: str,
+    *,
+    epoch: int,
+    fill: Callable[[Callable[[bytes], object], int], object] | None,
+    disk: Disk,
+    sync: bool,
+) -> Place:
+    """Make a session's folder, whole or not at all.
+
+    Args:
+        path: The store's folder.
+        session_id: Not there yet.
+        epoch: Where its owners' epochs begin.
+        fill: Writes what follows the main log's first line, given that line's checksum.
+        disk: Writes it.
+        sync: Whether the session is durable afterwards.
+
+    Raises:
+        SessionExistsError: The session is there.
+        RetryableError: It cannot be made.
+    """
+    place = session_place(path, session_id)
+    temporary = os.path.join(path, _NEW + secrets.token_hex(8))
+    try:
+        create_folder(temporary)
+        try:
+            unborn = Place(session_id, temporary)
+            control = Control(unborn.control, writable=True)
+            try:
+                control.set(EPOCH, epoch)
+            finally:
+                control.close()
+            write_main(unborn.main, session_id, fill, disk, sync=sync)
+            if sync:
+                sync_folder(temporary)
+            os.rename(temporary, place.folder)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        if sync:
+            sync_folder(path)
+    except OSError as error:
+        if os.path.isdir(place.folder):
+            problem = f"session {session_id!r:.80} exists already; open it, or choose another id"
+            raise SessionExistsError("OWN-6", "sessionId", problem) from error
+        raise translate(place.folder, "create", error) from error
+    return place
+
+
+def write_main(
+    path: str,
+    session_id: str,
+    fill: Callable[[Callable[[bytes], object], int], object] | None,
+    disk: Disk,
+    *,
+    sync: bool,
+) -> None:
+    """Write a main log that was not there."""
+    fd = create_file(path)
+    try:
+        line, crc = seal(header_body(session_id, None), 0)
+        write_all(disk, fd, line)
+        if fill is not None:
+            fill(lambda text: write_all(disk, fd, text), crc)
+        if sync:
+            disk.sync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_session(path: str, place: Place) -> None:
+    """Remove a session that nobody owns; the caller holds its lock.
+
+    Raises:
+        StoreIOError: It cannot be removed; it is whole.
+    """
+    gone = os.path.join(path, _GONE + secrets.token_hex(8))
+    try:
+        os.rename(place.folder, gone)
+    except OSError as error:
+        raise translate(place.folder, "delete", error) from error
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def sweep(path: str) -> None:
+    """Remove what deletions that were interrupted left behind."""
+    for name in os.listdir(path):
+        if name.startswith(_GONE):
+            shutil.rmtree(os.path.join(path, name), ignore_errors=True)

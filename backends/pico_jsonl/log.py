@@ -1,0 +1,143 @@
+"""A log file that is appended to."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from pico_jsonl.disk import Disk, create_file
+from pico_jsonl.lines import header_body, seal
+from pico_jsonl.scratch import SCRATCH_START, SPARE
+from pico_store.address import Seq
+
+_OPEN_MAX: Final = 64
+
+
+class Log:
+    """One file, the offset where it goes on, and the checksum that it goes on from."""
+
+    __slots__ = ("crc", "end", "fd", "frame", "path", "synced")
+
+    def __init__(self, path: str, fd: int, end: int, crc: int) -> None:
+        self.path = path
+        self.fd = fd
+        """Negative: not open."""
+        self.end = end
+        self.crc = crc
+        self.synced = 0
+        """How much of it is known to be on the disk."""
+        self.frame = ("", b"")
+        """The namespace that was appended to last, and what stands between number and value."""
+
+
+class ScratchLogs:
+    """The scratch files of a session's live tasks.
+
+    At most 64 stay open, so that any number of live tasks needs few descriptors. A retired file is
+    kept under another name for the next task, which costs a third of removing and creating one.
+    """
+
+    __slots__ = ("_disk", "_header", "_open", "_spare", "_spare_path", "_start", "logs")
+
+    def __init__(self, session: str, folder: str, disk: Disk) -> None:
+        self._disk = disk
+        self._header = header_body(session, None)
+        self._open = 0
+        self._spare = -1
+        self._spare_path = os.path.join(folder, SPARE)
+        self._start = os.path.join(folder, SCRATCH_START)
+        self.logs: dict[Seq, Log] = {}
+        """By task."""
+
+    def add(self, task: Seq, end: int, crc: int) -> None:
+        """Note a file that is there."""
+        self.logs[task] = Log(f"{self._start}{task}.jsonl", -1, end, crc)
+
+    def ready(self, task: Seq) -> Log:
+        """Return the file of a task, ready to be appended to; it is created if need be.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        log = self.logs.get(task)
+        if log is None:
+            log = Log(f"{self._start}{task}.jsonl", -1, 0, 0)
+        if log.fd < 0:
+            if self._open >= _OPEN_MAX:
+                self._close_others()
+            log.fd = self._open_file(log)
+            self._open += 1
+            self.logs[task] = log
+        return log
+
+    def _open_file(self, log: Log) -> int:
+        if log.end:
+            return os.open(log.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        if self._spare >= 0:
+            fd, self._spare = self._spare, -1
+            try:
+                os.ftruncate(fd, 0)
+                os.rename(self._spare_path, log.path)
+            except BaseException:
+                os.close(fd)
+                raise
+            return fd
+        try:
+            return create_file(log.path, os.O_APPEND)
+        except FileExistsError:
+            # Left empty by a first append that failed.
+            return os.open(log.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_TRUNC)
+
+    def _close_others(self) -> None:
+        for log in self.logs.values():
+            if log.fd >= 0:
+                os.close(log.fd)
+                log.fd = -1
+        self._open = 0
+
+    def beginning(self, task: Seq) -> tuple[bytes, int]:
+        """Return the first line of a task's file, and the checksum behind it."""
+        return seal(b'%b,"task":%d' % (self._header, task), 0)
+
+    def retire(self, task: Seq) -> None:
+        """Take the file of a settled task away; where that fails, the next opening does it."""
+        log = self.logs.pop(task, None)
+        if log is None:
+            return
+        fd, log.fd = log.fd, -1
+        if fd >= 0:
+            self._open -= 1
+        try:
+            if fd >= 0 and self._spare < 0:
+                os.rename(log.path, self._spare_path)
+                self._spare, fd = fd, -1
+            else:
+                os.unlink(log.path)
+        except OSError:
+            pass
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def sync(self) -> None:
+        """Make all files durable.
+
+        Raises:
+            OSError: One cannot be.
+        """
+        for task, log in list(self.logs.items()):
+            if log.synced < log.end:
+                self.ready(task)
+                self._disk.sync(log.fd)
+                log.synced = log.end
+
+    def close(self) -> None:
+        """Close all files, and remove the spare one."""
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
+            try:
+                os.unlink(self._spare_path)
+            except OSError:
+                pass
+        self._close_others()
