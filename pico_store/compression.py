@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import Final
 
 import msgspec
@@ -20,7 +21,14 @@ try:
 except ModuleNotFoundError:  # An extra, which most stores do without.
     zstandard = None  # type: ignore[assignment]
 
-_BYTES: Final = frozenset((b"\xc4", b"\xc5", b"\xc6"))
+COMPRESSED: Final = frozenset((0xC4, 0xC5, 0xC6))
+"""What a compressed payload begins with, and no other."""
+LEVEL: Final = 3
+"""Of zstandard, for commits."""
+LEVEL_ANEW: Final = 9
+"""For what is written anew, once."""
+_SAMPLES: Final = 4_096
+_SAMPLE_BYTES_MAX: Final = 64 << 10
 _SMALL: Final = 48
 """Shorter payloads are left alone."""
 _GAIN: Final = 8
@@ -33,7 +41,7 @@ _unpack = msgspec.msgpack.Decoder(bytes).decode
 
 def is_compressed(payload: bytes) -> bool:
     """Tell whether a payload is a compressed one."""
-    return payload[:1] in _BYTES
+    return payload[0] in COMPRESSED
 
 
 def dictionary_of(payload: bytes) -> int:
@@ -59,6 +67,23 @@ def train_dictionary(samples: Iterable[bytes]) -> bytes | None:
     except zstandard.ZstdError:
         # They have nothing in common.
         return None
+
+
+def pick_samples(payloads: Iterable[bytes], plain: Callable[[bytes], bytes]) -> list[bytes]:
+    """Return the beginnings of some payloads, each as likely as any other, as they were.
+
+    Args:
+        payloads: All there are, as they are stored.
+        plain: Returns a payload as it was.
+    """
+    kept: list[bytes] = []
+    random = Random(1)
+    for seen, payload in enumerate(payloads, 1):
+        if len(kept) < _SAMPLES:
+            kept.append(plain(payload)[:_SAMPLE_BYTES_MAX])
+        elif (place := random.randrange(seen)) < _SAMPLES:
+            kept[place] = plain(payload)[:_SAMPLE_BYTES_MAX]
+    return kept
 
 
 class Compression:

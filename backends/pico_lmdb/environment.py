@@ -35,7 +35,7 @@ from pico_lmdb.layout import (
     dictionary_key,
 )
 from pico_lmdb.rows import unseal
-from pico_store.compression import Compression
+from pico_store.compression import LEVEL, Compression
 from pico_store.errors import (
     NotAStoreError,
     PicoError,
@@ -50,8 +50,6 @@ from pico_store.storage import Durability
 
 MAP_BYTES: Final = 256 << 20
 _READERS_MAX: Final = 1_024
-LEVEL: Final = 3
-"""Of zstandard, for commits."""
 _DAMAGE: Final = (
     lmdb.CorruptedError,
     lmdb.PageNotFoundError,

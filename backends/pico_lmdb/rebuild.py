@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from itertools import islice
-from random import Random
 from typing import Final
 
 import lmdb
@@ -28,16 +27,12 @@ from pico_lmdb.layout import (
 from pico_lmdb.rows import CurrentRow, decode_address, decode_record, pack, seal
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.writer import Writer
-from pico_store.compression import Compression, train_dictionary
+from pico_store.compression import LEVEL_ANEW, Compression, pick_samples, train_dictionary
 from pico_store.errors import StoreIOError
 from pico_store.storage import Counters
 
 _ROWS_A_TRANSACTION: Final = 10_000
 _REBUILT: Final = "vacuum-"
-_SAMPLES: Final = 4_096
-_SAMPLE_BYTES_MAX: Final = 64 << 10
-_LEVEL: Final = 9
-"""Of zstandard: what is written anew is written once."""
 _PAYLOADS: Final = (RECORDS, ADDRESSES, VERSIONS, LISTS)
 
 Shrink = Callable[[bytes], bytes]
@@ -142,7 +137,7 @@ def _with_payload(source: Snapshot, tree: int, key: bytes, stored: bytes, change
 
 def _shrink(source: Snapshot) -> Shrink:
     newest = source.compression()
-    compression = Compression(_LEVEL, newest.number, newest.dictionary)
+    compression = Compression(LEVEL_ANEW, newest.number, newest.dictionary)
     return lambda payload: compression.compressed(source.plain(payload))
 
 
@@ -152,7 +147,7 @@ def _train(environment: Environment, writer: Writer, *, anew: bool) -> None:
     if newest and not anew:
         return
     with Snapshot(environment, Counters(), "") as snapshot:
-        dictionary = train_dictionary(_samples(snapshot))
+        dictionary = train_dictionary(pick_samples(_payloads(snapshot), snapshot.plain))
     if dictionary is None:
         return
     key = dictionary_key(newest + 1)
@@ -165,26 +160,15 @@ def _train(environment: Environment, writer: Writer, *, anew: bool) -> None:
     environment.forget_dictionary()
 
 
-def _samples(snapshot: Snapshot) -> list[bytes]:
-    """Return some payloads, each as likely as any other."""
-    kept: list[bytes] = []
-    random = Random(1)
-    seen = 0
+def _payloads(snapshot: Snapshot) -> Iterator[bytes]:
+    found: list[bytes] = []
 
     def take(payload: bytes) -> bytes:
-        nonlocal seen
-        seen += 1
-        if len(kept) < _SAMPLES:
-            kept.append(_sample(snapshot, payload))
-        elif (place := random.randrange(seen)) < _SAMPLES:
-            kept[place] = _sample(snapshot, payload)
+        found.append(payload)
         return payload
 
     for tree in _PAYLOADS:
         for key, stored in snapshot.every_row(tree):
             _with_payload(snapshot, tree, key, stored, take)
-    return kept
-
-
-def _sample(snapshot: Snapshot, payload: bytes) -> bytes:
-    return snapshot.plain(payload)[:_SAMPLE_BYTES_MAX]
+            yield from found
+            found.clear()
