@@ -58,6 +58,8 @@ CASES: Final[Mapping[str, Case]] = {
     "lmdb": Case("pico_bench.turns_case:lmdb"),
     "lmdb power, one": Case("pico_bench.power_case:lmdb_one"),
     "lmdb power, many": Case("pico_bench.power_case:lmdb_many"),
+    "recorded sqlite": Case("pico_bench.recorded_case:recorded_sqlite"),
+    "recorded lmdb": Case("pico_bench.recorded_case:recorded_lmdb"),
     "large": Case(f"{_LARGE}:calls", f"{_LARGE}:make"),
     "large, growth": Case(f"{_LARGE}:growth", f"{_LARGE}:make"),
     "conformance": Case("pico_bench.conformance_case:sqlite"),
@@ -73,6 +75,19 @@ def _large(name: str, what: str, call: str) -> Figure:
         aim=1.08,
         cases=("large",),
         measure=lambda results: results["large"][call],
+    )
+
+
+def _recorded(backend: str, called: str) -> Figure:
+    case = f"recorded {backend}"
+    return Figure(
+        name=f"{backend}.compressed",
+        what=f"{called}, a recorded session, zstd, vacuumed: bytes on disk ÷ payload",
+        unit="×",
+        bar=0.5,
+        aim=0.4,
+        cases=(case,),
+        measure=lambda results: results[case]["disk"] / results[case]["surviving"],
     )
 
 
@@ -148,6 +163,8 @@ FIGURES: Final[tuple[Figure, ...]] = (
         cases=("lmdb",),
         measure=lambda results: results["lmdb"]["disk"] / results["lmdb"]["surviving"],
     ),
+    _recorded("sqlite", "SQLite"),
+    _recorded("lmdb", "LMDB"),
     _large("open", "open", "open"),
     _large("page", "newest page", "page"),
     _large("fork", "fork", "fork"),
