@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
 from pico_bench.case import Numbers, Setting
-from pico_bench.turns import Turns, Weight, entry_payload, opening
+from pico_bench.turns import entry_payload
 from pico_store.backends import open_store
+from pico_store.command import UsageError
 from pico_store.importing import PreparedImport, read_transcript
 from pico_store.records import Entry
-from pico_store.storage import Store
 from pico_store.strict_json import json_size
 
 RECORDED: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "coding-session.jsonl"
 """Measured unless another file is named, if it is there."""
-_TURNS: Final = 250
-"""Of the workload *turns*, in place of a recorded session; about as large."""
 
 
 def recorded_sqlite(setting: Setting) -> Numbers:
@@ -36,32 +35,14 @@ def recorded_lmdb(setting: Setting) -> Numbers:
 
 
 def _fill(url: str, setting: Setting) -> int:
-    store = open_store(url)
     file = setting.session or str(RECORDED)
-    if setting.session or RECORDED.exists():
-        surviving = _import(store, file)
-    else:
-        surviving = _commit_turns(store, setting)
-    store.vacuum()
-    store.close()
-    return surviving
-
-
-def _import(store: Store, file: str) -> int:
+    if not os.path.exists(file):
+        raise UsageError("no recorded session; name one: --session FILE")
+    store = open_store(url)
     with open(file, "rb") as lines:
         PreparedImport(read_transcript(lines)).load(store, "recorded")
     items = store.open("recorded", read_only=True).export()
-    return sum(json_size(entry_payload(item)) for item in items if isinstance(item, Entry))
-
-
-def _commit_turns(store: Store, setting: Setting) -> int:
-    storage = store.create("recorded")
-    storage.commit(opening())
-    weight, load = Weight(), Turns(setting.seed)
-    for _ in range(min(setting.turns, _TURNS)):
-        first = load.last + 1
-        batches = load.turn()
-        weight.add(first, batches)
-        for batch in batches:
-            storage.commit(batch)
-    return weight.surviving
+    surviving = sum(json_size(entry_payload(item)) for item in items if isinstance(item, Entry))
+    store.vacuum()
+    store.close()
+    return surviving

@@ -16,7 +16,16 @@ from pico_store import cli
 from pico_store.backends import open_store
 from pico_store.query import EntryQuery
 
-TINY = Setting(turns=3, commits=3, entries=1_200, few_entries=800, calls=3, seconds=0.2)
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "session.jsonl"
+TINY = Setting(
+    turns=3,
+    commits=3,
+    entries=1_200,
+    few_entries=800,
+    calls=3,
+    seconds=0.2,
+    session=str(EXAMPLE),
+)
 # What the cases measured on some machine, each figure just within its bar.
 GOOD: dict[str, Numbers] = {
     "raw_sqlite": {"cpu_us": 10.0},
