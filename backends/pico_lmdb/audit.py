@@ -17,6 +17,7 @@ from pico_lmdb.layout import (
     BY_OWNER_CONVERSATION,
     BY_PARENT,
     CONVERSATIONS,
+    DICTIONARY,
     HEADS,
     KEYS,
     KIND,
@@ -46,6 +47,7 @@ from pico_lmdb.rows import (
     decode_address,
     decode_boundaries,
     decode_conversation,
+    decode_dictionary,
     decode_kind,
     decode_record,
     decode_scratch,
@@ -97,6 +99,9 @@ class _Auditor:
                 problem = _disorder(snapshot, tree)
                 if problem:
                     self.problems.append(Problem(None, f"tree {tree_name.decode()}", problem))
+            for key, stored in snapshot.under(MAIN, DICTIONARY):
+                where = f"dictionary {int.from_bytes(key[len(DICTIONARY) :], 'big')}"
+                self._row(None, MAIN, key, stored, where, decode_dictionary)
             sessions: list[tuple[int, str]] = []
             for key, stored in snapshot.under(MAIN, SESSION):
                 number = int.from_bytes(key[1:], "big")

@@ -34,7 +34,7 @@ from pico_lmdb.layout import (
     TREES,
     dictionary_key,
 )
-from pico_lmdb.rows import unseal
+from pico_lmdb.rows import DictionaryRow, decode_dictionary, unseal
 from pico_store.compression import LEVEL, Compression
 from pico_store.errors import (
     NotAStoreError,
@@ -258,7 +258,11 @@ class Environment:
         if found is None:
             reading = self.begin_read() if transaction is None else transaction
             try:
-                found = Compression(LEVEL, *self._newest_dictionary(reading))
+                newest = self.newest_dictionary(reading)
+                if newest is None:
+                    found = Compression(LEVEL)
+                else:
+                    found = Compression(LEVEL, newest[0], newest[1].data)
             finally:
                 if transaction is None:
                     self.end_read(reading)
@@ -269,18 +273,23 @@ class Environment:
         """Look for the newest dictionary again when it is needed next."""
         self._compression = None
 
-    def _newest_dictionary(self, transaction: Transaction) -> tuple[int, bytes | None]:
+    def newest_dictionary(self, transaction: Transaction) -> tuple[int, DictionaryRow] | None:
+        """Return the number and the row of the newest dictionary, if there is any.
+
+        Raises:
+            StoreDamagedError: It is not what was written.
+        """
         cursor = transaction.cursor()
         there = cursor.prev() if cursor.set_range(dictionary_key(2**32 - 1)) else cursor.last()
         if not there or not cursor.key().startswith(DICTIONARY):
-            return 0, None
+            return None
         key, stored = cursor.item()
         number = int.from_bytes(key[len(DICTIONARY) :], "big")
-        data = unseal(MAIN, key, stored)
-        if data is None:
+        row = unseal(MAIN, key, stored)
+        if row is None:
             problem = f"dictionary {number} is damaged; run pico verify, restore a backup"
             raise StoreDamagedError(f"{self.path}: {problem}")
-        return number, data
+        return number, decode_dictionary(row)
 
     # --- Opening and closing ---
 

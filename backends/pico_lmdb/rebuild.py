@@ -16,7 +16,6 @@ from pico_lmdb.environment import Environment, translate
 from pico_lmdb.folder import DATA_FILE, sync_folder
 from pico_lmdb.layout import (
     ADDRESSES,
-    DICTIONARY,
     LISTS,
     MAIN,
     RECORDS,
@@ -24,7 +23,7 @@ from pico_lmdb.layout import (
     VERSIONS,
     dictionary_key,
 )
-from pico_lmdb.rows import CurrentRow, decode_address, decode_record, pack, seal
+from pico_lmdb.rows import CurrentRow, DictionaryRow, decode_address, decode_record, pack, seal
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.writer import Writer
 from pico_store.compression import LEVEL_ANEW, Compression, pick_samples, train_dictionary
@@ -33,6 +32,8 @@ from pico_store.storage import Counters
 
 _ROWS_A_TRANSACTION: Final = 10_000
 _REBUILT: Final = "vacuum-"
+_GROWN: Final = 4
+"""How many times as many rows there must be for another dictionary: few, at any size."""
 _PAYLOADS: Final = (RECORDS, ADDRESSES, VERSIONS, LISTS)
 
 Shrink = Callable[[bytes], bytes]
@@ -41,19 +42,17 @@ Shrink = Callable[[bytes], bytes]
 def rebuild(environment: Environment, writer: Writer, *, compress: bool) -> None:
     """Put a file without a free byte in the place of the data file.
 
-    Where another process uses the folder, the file stays, and a dictionary is trained only if
-    there is none yet.
+    Where another process uses the folder, the file stays as it is.
     """
+    if compress:
+        _train(environment, writer)
     with environment.lock:
-        alone = environment.presence.try_alone()
-    try:
-        if compress:
-            _train(environment, writer, anew=alone)
-        if alone:
-            with environment.lock:
-                _replace_file(environment, compress=compress)
-    finally:
-        environment.presence.among_others()
+        if not environment.presence.try_alone():
+            return
+        try:
+            _replace_file(environment, compress=compress)
+        finally:
+            environment.presence.among_others()
 
 
 def _replace_file(environment: Environment, *, compress: bool) -> None:
@@ -106,10 +105,8 @@ def _make_private(path: str) -> None:
 def _rows(source: Snapshot, tree: int, shrink: Shrink | None) -> Iterator[Row]:
     """Yield the rows of a tree as they are to be."""
     if tree == MAIN:
-        kept = None if shrink is None else dictionary_key(source.compression().number)
         for key, row in source.every_row(tree):
-            is_old = kept is not None and key.startswith(DICTIONARY) and key != kept
-            if key not in TREES and not is_old:
+            if key not in TREES:
                 yield key, row
     elif shrink is None or tree not in _PAYLOADS:
         yield from source.every_row(tree)
@@ -141,17 +138,24 @@ def _shrink(source: Snapshot) -> Shrink:
     return lambda payload: compression.compressed(source.plain(payload))
 
 
-def _train(environment: Environment, writer: Writer, *, anew: bool) -> None:
-    """Train a dictionary on payloads of all sessions, picked at random, and make it the newest."""
-    newest = environment.compression().number
-    if newest and not anew:
-        return
+def _train(environment: Environment, writer: Writer) -> None:
+    """Train a dictionary on payloads of all sessions and make it the newest, where that is due.
+
+    None is ever taken away: a commit that uses it may be on its way, in any process.
+    """
+    number = 1
     with Snapshot(environment, Counters(), "") as snapshot:
-        dictionary = train_dictionary(pick_samples(_payloads(snapshot), snapshot.plain))
-    if dictionary is None:
+        rows = sum(map(snapshot.count, _PAYLOADS))
+        newest = snapshot.newest_dictionary()
+        if newest is not None:
+            if rows < _GROWN * newest[1].rows:
+                return
+            number = newest[0] + 1
+        trained = train_dictionary(pick_samples(_payloads(snapshot), snapshot.plain))
+    if trained is None:
         return
-    key = dictionary_key(newest + 1)
-    row = seal(MAIN, key, dictionary)
+    key = dictionary_key(number)
+    row = seal(MAIN, key, pack(DictionaryRow(rows, trained)))
 
     def change(transaction: Transaction) -> None:
         transaction.put(key, row)

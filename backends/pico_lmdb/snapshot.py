@@ -11,7 +11,7 @@ from msgspec import Raw
 from pico_lmdb.engine import Row
 from pico_lmdb.environment import Environment, translate
 from pico_lmdb.layout import MAIN, after_prefix, dictionary_key
-from pico_lmdb.rows import unseal
+from pico_lmdb.rows import DictionaryRow, decode_dictionary, unseal
 from pico_store.compression import Compression, is_compressed
 from pico_store.errors import StoreDamagedError
 from pico_store.storage import Counters
@@ -81,7 +81,8 @@ class Snapshot:
         return body
 
     def _dictionary(self, number: int) -> bytes | None:
-        return self.read(MAIN, dictionary_key(number), "dictionary", number)
+        row = self.read(MAIN, dictionary_key(number), "dictionary", number)
+        return None if row is None else decode_dictionary(row).data
 
     def damaged(self, what: str) -> StoreDamagedError:
         """Return the error that names a damaged record."""
@@ -122,6 +123,10 @@ class Snapshot:
     def compression(self) -> Compression:
         """Return what payloads are compressed with."""
         return self._environment.compression(self._transaction)
+
+    def newest_dictionary(self) -> tuple[int, DictionaryRow] | None:
+        """Return the number and the row of the newest dictionary, if there is any."""
+        return self._environment.newest_dictionary(self._transaction)
 
     def every_key(self, tree: int) -> Iterator[bytes]:
         """Yield all keys of a tree."""

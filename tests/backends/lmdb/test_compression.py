@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
+import lmdb
 import pytest
 
 import pico_store.compression
 from pico_lmdb import LmdbStore
+from pico_lmdb.changes import Changes
 from pico_lmdb.layout import DICTIONARY, MAIN
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.storage import LmdbStorage
@@ -134,29 +136,58 @@ def test_a_compressed_store_reads_like_any_other(path: str) -> None:
     assert 4 * _size(f"{path}-True") < 3 * _size(f"{path}-False")
 
 
-def test_vacuum_trains_a_dictionary_and_drops_the_old_one(path: str) -> None:
+def test_another_dictionary_comes_when_the_store_has_grown(path: str) -> None:
     with closing(LmdbStore(path, durability="process", compress=True)) as store:
         storage = store.create("a")
         storage.commit(ROOT_BATCH)
         store.vacuum()
         assert _dictionaries(store) == [], "of so little none can be trained"
         _write(storage, 300)
-        before = list(storage.export())
         plain = _size(path)
-
         store.vacuum()
-
-        assert _dictionaries(store) == [1]
         assert _size(path) < plain
         store.vacuum()
-        assert _dictionaries(store) == [2]
+        assert _dictionaries(store) == [1]
+        _write(storage, 900)
+        before = list(storage.export())
+
+        store.vacuum()
+
+        assert _dictionaries(store) == [1, 2]
         assert list(storage.export()) == before
+        assert store.verify().problems == ()
         store.backup(f"{path}-copy")
     with closing(LmdbStore(f"{path}-copy")) as copy:
         assert list(copy.open("a").export()) == before
 
 
-def test_beside_another_process_no_dictionary_is_taken_away(path: str) -> None:
+def test_a_commit_that_a_vacuum_overtakes_can_be_read(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(LmdbStore(path, durability="process", compress=True)) as store:
+        storage = store.create("a")
+        storage.commit(ROOT_BATCH)
+        _write(storage, 300)
+        store.vacuum()
+        _write(storage, 900)
+        write = storage._writer.write
+
+        def late(changes: Changes) -> None:
+            # As if another thread were quicker, now that the payloads are compressed.
+            store.vacuum()
+            write(changes)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(storage._writer, "write", late)
+            _write(storage, 1)
+
+        assert _dictionaries(store) == [1, 2]
+        last = storage.last_seq
+        assert storage.get_entries([last])[last].data == _message(0)
+        assert store.verify().problems == ()
+
+
+def test_beside_another_process_the_file_stays(path: str) -> None:
     with (
         closing(LmdbStore(path, durability="process", compress=True)) as store,
         worker(path) as other,
@@ -171,6 +202,30 @@ def test_beside_another_process_no_dictionary_is_taken_away(path: str) -> None:
         assert _dictionaries(store) == [1]
         _write(storage, 20)
         assert other.ask("count") == "320"
+
+
+def test_damage_of_a_dictionary_is_found(path: str) -> None:
+    with closing(LmdbStore(path, durability="process", compress=True)) as store:
+        storage = store.create("a")
+        storage.commit(ROOT_BATCH)
+        _write(storage, 300)
+        store.vacuum()
+    for change in (b"", b"?"):
+        with lmdb.open(path, max_dbs=16) as engine, engine.begin(write=True) as transaction:
+            key = DICTIONARY + bytes([0, 0, 0, 1])
+            row = bytes(transaction.get(key) or b"")
+            if change:
+                transaction.put(key, row[:500] + change + row[501:])
+            else:
+                transaction.delete(key)
+                transaction.put(DICTIONARY + bytes([0, 0, 0, 2]), row)
+        with closing(LmdbStore(path)) as store:
+            with pytest.raises(StoreDamagedError, match="dictionary"):
+                list(store.open("a", read_only=True).export())
+            assert "dictionary" in store.verify().problems[0].where
+        with lmdb.open(path, max_dbs=16) as engine, engine.begin(write=True) as transaction:
+            transaction.put(key, row)
+            transaction.delete(DICTIONARY + bytes([0, 0, 0, 2]))
 
 
 def test_a_vacuum_without_the_option_leaves_what_is_compressed(path: str) -> None:
