@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pico_lmdb.store import BUSY_MS_DEFAULT, LmdbStore
+from pico_lmdb.environment import BUSY_MS_DEFAULT
+from pico_lmdb.store import LmdbStore
 from pico_store.backends import Backend, Promises
 from pico_store.errors import StoreUrlError
 from pico_store.storage import Durability, Store
@@ -51,7 +52,7 @@ backend: Final = Backend(
     options={
         "durability": "ordered (default), power or process: what survives a power cut",
         "compression": "none (default) or zstd: new payloads are made smaller, all by pico vacuum",
-        "busy_ms": f"how long a commit waits for other threads; default {BUSY_MS_DEFAULT}",
+        "busy_ms": f"how long a commit waits for other writers; default {BUSY_MS_DEFAULT}",
     },
     open=open_url_path,
 )

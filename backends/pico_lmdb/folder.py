@@ -9,6 +9,8 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import time
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -34,6 +36,8 @@ _META_LAST: Final = Struct("<QQ")
 """From offset 136: the last page in use, the transaction."""
 _MAGIC: Final = 0xBEEFC0DE
 _META_READS: Final = 5
+_PAUSE_MAX: Final = 0.005
+"""Seconds between two looks at whose turn it is."""
 
 
 class _Format(msgspec.Struct):
@@ -204,4 +208,39 @@ class Presence:
 
     def end(self) -> None:
         """Leave the folder."""
+        os.close(self._handle)
+
+
+class WriteTurn:
+    """Whose turn it is to write, among the processes that use a folder.
+
+    LMDB has a lock of its own for that, for which it waits without a limit. Who dies gives both
+    back; who is stopped keeps them.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._handle = os.open(os.path.join(path, FORMAT_FILE), os.O_RDONLY | os.O_CLOEXEC)
+        # Bound once, for commits that stream.
+        self.take_at_once = partial(fcntl.flock, self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        """Take the turn; raises `BlockingIOError` while another process has it."""
+        self.give_back = partial(fcntl.flock, self._handle, fcntl.LOCK_UN)
+        """Let others write; does nothing where it is not our turn."""
+
+    def take(self, seconds: float) -> bool:
+        """Take the turn, waiting for others; tell whether it came in time."""
+        deadline = time.monotonic() + seconds
+        pause = 0.0
+        while True:
+            try:
+                self.take_at_once()
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(pause)
+                pause = min(2 * pause + 0.0001, _PAUSE_MAX)
+            else:
+                return True
+
+    def end(self) -> None:
+        """Give it up for good."""
         os.close(self._handle)

@@ -12,7 +12,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from pico_lmdb.engine import Row, Transaction
-from pico_lmdb.environment import Environment, translate
+from pico_lmdb.environment import Environment
+from pico_lmdb.failures import translate
 from pico_lmdb.folder import DATA_FILE, sync_folder
 from pico_lmdb.layout import (
     ADDRESSES,

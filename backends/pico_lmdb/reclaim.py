@@ -12,7 +12,8 @@ from typing import Final
 import lmdb
 
 from pico_lmdb.engine import Transaction
-from pico_lmdb.environment import Environment, translate
+from pico_lmdb.environment import Environment
+from pico_lmdb.failures import translate
 from pico_lmdb.folder import DATA_FILE, sync_folder, write_format
 from pico_lmdb.layout import (
     ADDRESSES,

@@ -9,7 +9,8 @@ import lmdb
 from msgspec import Raw
 
 from pico_lmdb.engine import Row
-from pico_lmdb.environment import Environment, translate
+from pico_lmdb.environment import Environment
+from pico_lmdb.failures import translate
 from pico_lmdb.layout import MAIN, after_prefix, dictionary_key
 from pico_lmdb.rows import DictionaryRow, decode_dictionary, unseal
 from pico_store.compression import Compression, is_compressed

@@ -6,10 +6,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from pico_lmdb.engine import Transaction
 from pico_lmdb.environment import (
+    BUSY_MS_DEFAULT,
     MAP_BYTES,
     leave_environment,
     open_environment,
@@ -44,8 +44,6 @@ from pico_store.storage import (
     VerifyReport,
 )
 
-BUSY_MS_DEFAULT: Final = 10_000
-
 
 class LmdbStore:
     """A `Store` in one folder.
@@ -71,7 +69,8 @@ class LmdbStore:
             path: The folder.
             create: Whether to make it where there is none.
             durability: What commits survive.
-            busy_ms: How long a commit waits for other threads of this process.
+            busy_ms: How long a commit waits for other threads of this process, and then for
+                other processes, in milliseconds; an open waits for these.
             compress: Whether new payloads are made smaller, and all of them by ``vacuum``.
             map_bytes: How large the map is at first; it grows by itself.
         """
@@ -83,7 +82,11 @@ class LmdbStore:
         # What was not given back yet, also by handles that nobody has any more.
         self._held: dict[str, tuple[OwnerRecord, int, int]] = {}
         self._environment = open_environment(
-            path, create=create, durability=durability, map_bytes=map_bytes
+            path,
+            create=create,
+            durability=durability,
+            map_bytes=map_bytes,
+            busy_ms=busy_ms,
         )
         # A store that nobody closed must not keep the folder open for the process's life.
         self._leave = weakref.finalize(self, leave_environment, self._environment)
