@@ -66,7 +66,7 @@ class Environment:
         """Stores that share it."""
         self.synced: Final = durability != "process"
         self.lock = threading.Lock()
-        self.presence = Presence(path)
+        self.presence = Presence(path, busy_ms)
         self._turn = WriteTurn(path)
         self.take_turn_at_once: Callable[[], None] = self._turn.take_at_once
         """Keep other processes from writing; raises `BlockingIOError` while one of them does."""

@@ -20,6 +20,7 @@ from pico_lmdb.layout import FORMAT_VERSION
 from pico_store.errors import (
     NewerFormatError,
     NotAStoreError,
+    StoreBusyError,
     StoreDamagedError,
     StoreUnusableError,
 )
@@ -103,7 +104,10 @@ def make_folder(path: str) -> None:
 
 
 def write_format(path: str) -> None:
-    """Say what the folder is, in a file that is there as a whole or not at all."""
+    """Say what the folder is, in a file that is there as a whole or not at all.
+
+    One that is there already stays: another process may hold its lock.
+    """
     started = os.path.join(path, f"{_STARTED}{secrets.token_hex(8)}")
     handle = os.open(started, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -112,7 +116,16 @@ def write_format(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    os.rename(started, os.path.join(path, FORMAT_FILE))
+    place = os.path.join(path, FORMAT_FILE)
+    try:
+        os.link(started, place)
+    except FileExistsError:
+        os.unlink(started)
+    except OSError:
+        # A file system without links.
+        os.rename(started, place)
+    else:
+        os.unlink(started)
     sync_folder(path)
 
 
@@ -185,20 +198,47 @@ def _bytes_needed(path: str) -> int | None:
     return needed
 
 
+def _lock(handle: int, operation: int, seconds: float) -> bool:
+    """Lock a file, waiting for other processes; tell whether that was possible in time."""
+    deadline = time.monotonic() + seconds
+    pause = 0.0
+    while True:
+        try:
+            fcntl.flock(handle, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause + 0.0001, _PAUSE_MAX)
+        else:
+            return True
+
+
 class Presence:
     """Says to other processes that this one uses the folder; one of them may ask to be alone."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, busy_ms: int) -> None:
+        """Enter the folder.
+
+        Raises:
+            StoreBusyError: Another process has kept it to itself for all of ``busy_ms``.
+        """
         self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._handle, fcntl.LOCK_SH)
+        if not _lock(self._handle, fcntl.LOCK_SH, busy_ms / 1000):
+            os.close(self._handle)
+            problem = f"another process has been vacuuming it for {busy_ms} ms; try again"
+            raise StoreBusyError(f"{path}: {problem}")
 
     def try_alone(self) -> bool:
-        """Keep the others from opening the store, if no other process uses it."""
+        """Keep the others from opening the store, if no other process uses it.
+
+        Only in this process's turn to write: whoever asks gives up its old lock first, so that of
+        two that ask at once one could be alone with the other's file.
+        """
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            # The change of a lock gives up the old one first.
-            fcntl.flock(self._handle, fcntl.LOCK_SH)
+            self.among_others()
             return False
         return True
 
@@ -228,18 +268,7 @@ class WriteTurn:
 
     def take(self, seconds: float) -> bool:
         """Take the turn, waiting for others; tell whether it came in time."""
-        deadline = time.monotonic() + seconds
-        pause = 0.0
-        while True:
-            try:
-                self.take_at_once()
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    return False
-                time.sleep(pause)
-                pause = min(2 * pause + 0.0001, _PAUSE_MAX)
-            else:
-                return True
+        return _lock(self._handle, fcntl.LOCK_EX, seconds)
 
     def end(self) -> None:
         """Give it up for good."""

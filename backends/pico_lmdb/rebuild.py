@@ -48,12 +48,13 @@ def rebuild(environment: Environment, writer: Writer, *, compress: bool) -> None
     if compress:
         _train(environment, writer)
     with environment.lock:
-        if not environment.presence.try_alone():
-            return
+        environment.take_turn(writer.busy_ms)
         try:
-            _replace_file(environment, compress=compress)
+            if environment.presence.try_alone():
+                _replace_file(environment, compress=compress)
         finally:
             environment.presence.among_others()
+            environment.give_turn_back()
 
 
 def _replace_file(environment: Environment, *, compress: bool) -> None:

@@ -92,6 +92,10 @@ def _serve(path: str) -> None:
                 store._environment.take_turn(0)
                 begun.append(store._environment.begin_write())
                 return "stalled"
+            case ["leave"]:
+                assert store is not None
+                store._environment.presence.end()
+                return "left"
             case ["fork"]:
                 child = os.fork()
                 if child == 0:

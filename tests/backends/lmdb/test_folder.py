@@ -197,6 +197,26 @@ def test_a_network_file_system_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("links", ["links", "no links"])
+def test_two_that_make_a_folder_at_once_make_one_format_file(
+    path: str, links: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(source: str, target: str) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    folder.make_folder(path)
+    with monkeypatch.context() as patch:
+        if links == "no links":
+            patch.setattr(os, "link", no_links)
+        folder.write_format(path)
+    first = os.stat(f"{path}/format").st_ino
+    folder.write_format(path)
+
+    assert os.stat(f"{path}/format").st_ino == first, "who locked it is not alone any more"
+    assert os.listdir(path) == ["format"]
+    LmdbStore(path).close()
+
+
 def test_opening_and_closing_changes_no_byte_of_the_data(path: str) -> None:
     _store(path)
     before = _contents(path)

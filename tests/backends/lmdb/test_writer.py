@@ -220,6 +220,32 @@ def test_an_open_waits_no_longer_either(path: str, storage: LmdbStorage) -> None
             assert third.ask("open a 20") == "1"
 
 
+def test_nobody_asks_to_be_alone_out_of_turn(path: str) -> None:
+    with closing(LmdbStore(path, durability="process", busy_ms=20)) as store:
+        with worker(path) as other:
+            store.create("a").commit(ROOT_BATCH)
+            other.ask("open a")
+            other.ask("stall")
+            # Nobody uses the folder now, as far as that can be seen.
+            other.ask("leave")
+            before = os.stat(f"{path}/data.mdb").st_ino
+
+            with pytest.raises(StoreBusyError):
+                store.vacuum()
+
+            assert os.stat(f"{path}/data.mdb").st_ino == before
+        store.vacuum()
+        assert os.stat(f"{path}/data.mdb").st_ino != before
+
+
+def test_an_open_waits_for_a_vacuum_no_longer_than_asked(path: str, storage: LmdbStorage) -> None:
+    with worker(path) as other:
+        storage._environment.presence.try_alone()
+        assert other.ask("open a 20").startswith("StoreBusyError")
+        storage._environment.presence.among_others()
+        assert other.ask("open a 20") == "1"
+
+
 def test_the_turn_of_a_killed_process_is_not_inherited(path: str, store: LmdbStore) -> None:
     storage = store.create("a")
     storage.commit(ROOT_BATCH)
