@@ -55,6 +55,8 @@ from pico_lmdb.rows import (
     decode_tail,
     decode_task,
     packed_kind,
+    seal,
+    seal_key,
     unseal,
 )
 from pico_lmdb.snapshot import Snapshot
@@ -113,7 +115,8 @@ class _Auditor:
                 self._session(snapshot, number, name)
 
     def _snapshot(self, name: str) -> Snapshot:
-        return Snapshot(self._environment, Counters(), name)
+        # Careful reads would end at the first damaged row; every one is looked at here.
+        return Snapshot(self._environment, Counters(), name, is_careful=False)
 
     def _session(self, snapshot: Snapshot, session: int, name: str) -> None:
         before = len(self.problems)
@@ -121,7 +124,9 @@ class _Auditor:
         for tree, prefix, what, decode in _checks(session):
             for key, stored in snapshot.under(tree, prefix):
                 if tree == LISTS and key[12] == 0:
-                    continue  # A marker, which holds nothing.
+                    where = f"list marker {last_number(key, 21)[0]}"
+                    self._row(name, tree, key, stored, where, bytes)
+                    continue
                 where = f"{what} {_named(tree, key)}"
                 if key.startswith(SCRATCH) and tree == MAIN and key[13] == 0:
                     where = f"scratch value {key[14:]!r}"
@@ -212,14 +217,16 @@ def _misfits(snapshot: Snapshot, session: int) -> Iterator[tuple[str, str]]:
         place = triple(session, row.conversation, id)
         indexes: list[tuple[int, bytes, bytes]] = []
         if isinstance(row, EntryRow):
-            indexes.append((TRANSCRIPTS, place, packed_kind(row.kind)))
+            kind = packed_kind(row.kind)
+            indexes.append((TRANSCRIPTS, place, seal(TRANSCRIPTS, place, kind)))
             if row.head is not None:
-                indexes.append((HEADS, place, b""))
+                indexes.append((HEADS, place, seal_key(HEADS, place)))
             if row.key is not None:
                 digest = entry_key(memo.kind_name(snapshot, row.kind), row.key)
-                indexes.append((KEYS, keyed(session, row.conversation, digest, id), b""))
+                place = keyed(session, row.conversation, digest, id)
+                indexes.append((KEYS, place, seal_key(KEYS, place)))
         else:
-            indexes.append((TASKS, place, b""))
+            indexes.append((TASKS, place, seal_key(TASKS, place)))
         for tree, index, value in indexes:
             expected[tree] += 1
             if snapshot.get(tree, index) != value:

@@ -85,6 +85,14 @@ SCRATCH: Final = b"X"
 _VALUE: Final = b"\0"
 WRITE: Final = b"\1"
 
+_SEALED: Final = frozenset(SESSION + TAIL + KIND + LIVE + SCRATCH)
+
+
+def is_sealed(tree: int, key: bytes) -> bool:
+    """Tell whether the row of a key ends with a checksum: all but a few of the main tree."""
+    return tree != MAIN or key[0] in _SEALED or key.startswith(DICTIONARY)
+
+
 RECORD: Final = b"r"
 """Tags of `CONVERSATIONS`: the record; by parent; by owner; by the owner's conversation."""
 BY_PARENT: Final = b"p"

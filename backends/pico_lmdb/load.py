@@ -26,7 +26,7 @@ from pico_lmdb.names import fit, rest
 from pico_lmdb.plan import Plan
 from pico_lmdb.plan_scratch import put_element, spent
 from pico_lmdb.record_reads import RecordReads
-from pico_lmdb.rows import AbsentRow, pack, seal
+from pico_lmdb.rows import AbsentRow, pack, seal, seal_key
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.state_reads import StateReads
 from pico_lmdb.task_reads import TaskReads
@@ -107,7 +107,7 @@ class _Loader:
                 row = self._tasks.row(snapshot, owner)
                 if row is not None:
                     key = link(BY_OWNER_CONVERSATION, self._session, row.conversation, id)
-                    self._changes.others[CONVERSATIONS, key] = b""
+                    self._changes.others[CONVERSATIONS, key] = seal_key(CONVERSATIONS, key)
         self._flush()
 
     def _flush(self) -> None:

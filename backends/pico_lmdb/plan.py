@@ -54,6 +54,7 @@ from pico_lmdb.rows import (
     pack,
     packed_kind,
     seal,
+    seal_key,
 )
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.state_reads import StateReads
@@ -185,12 +186,14 @@ class Plan:
         row = pack((0, conversation, kind, write.key, write.by_task_id, write.head, Raw(body)))
         changes.records[key] = row + four(crc32(row, crc32(key, RECORDS)))
         place = triple(session, conversation, seq)
-        changes.others[TRANSCRIPTS, place] = packed_kind(kind)
+        row = packed_kind(kind)
+        changes.others[TRANSCRIPTS, place] = row + four(crc32(row, crc32(place, TRANSCRIPTS)))
         if write.key is not None:
             digest = entry_key(write.kind, write.key)
-            changes.others[KEYS, keyed(session, conversation, digest, seq)] = b""
+            key = keyed(session, conversation, digest, seq)
+            changes.others[KEYS, key] = four(crc32(key, KEYS))
         if write.head is not None:
-            changes.others[HEADS, place] = b""
+            changes.others[HEADS, place] = seal_key(HEADS, place)
 
     def put_task(self, write: Task, seq: Seq, body: bytes) -> None:
         """Put a task, live or terminal."""
@@ -219,7 +222,8 @@ class Plan:
         conversation, kind, flags, after = known
         row = pack((1, conversation, kind, status, 2, flags, after, Raw(body)))
         self.changes.records[key] = row + four(crc32(row, crc32(key, RECORDS)))
-        self.changes.others[TASKS, triple(self._session, conversation, id)] = b""
+        key = triple(self._session, conversation, id)
+        self.changes.others[TASKS, key] = four(crc32(key, TASKS))
 
     def _patch(self, write: PatchTask, seq: Seq, body: bytes | None) -> None:
         known = self._task(write.id)
@@ -364,7 +368,8 @@ class Plan:
 
     def put_marker(self, number: int, hidden: int, seq: Seq) -> None:
         """Put a removal or, with ``hidden`` 0, a clear."""
-        self.changes.others[LISTS, marker(self._session, number, hidden, seq)] = b""
+        key = marker(self._session, number, hidden, seq)
+        self.changes.others[LISTS, key] = seal_key(LISTS, key)
 
     def _remove(self, write: ListRemove, seq: Seq, body: None) -> None:
         name = self.list_name(write.address, seq)
