@@ -33,6 +33,7 @@ from pico_lmdb.layout import (
     TRANSCRIPTS,
     TREES,
     VERSIONS,
+    is_sealed,
     keyed,
     last_number,
     of_record,
@@ -94,11 +95,13 @@ class _Auditor:
         self._environment = environment
         self.records = 0
         self.problems: list[Problem] = []
+        self._damaged: dict[tuple[int, bytes], None] = {}
+        """Rows that were found damaged and are not named yet."""
 
     def run(self) -> None:
         with self._snapshot("") as snapshot:
             for tree, tree_name in enumerate((b"main", *TREES)):
-                problem = _disorder(snapshot, tree)
+                problem = self._disorder(snapshot, tree)
                 if problem:
                     self.problems.append(Problem(None, f"tree {tree_name.decode()}", problem))
             for key, stored in snapshot.under(MAIN, DICTIONARY):
@@ -113,6 +116,10 @@ class _Auditor:
         for number, name in sorted(sessions, key=lambda found: found[1]):
             with self._snapshot(name) as snapshot:
                 self._session(snapshot, number, name)
+        # Those that belong to no session any more, or that only lead to others.
+        for tree, key in self._damaged:
+            where = f"row {key!r} of {(b'main', *TREES)[tree].decode()}"
+            self.problems.append(Problem(None, where, "its checksum differs"))
 
     def _snapshot(self, name: str) -> Snapshot:
         # Careful reads would end at the first damaged row; every one is looked at here.
@@ -159,6 +166,7 @@ class _Auditor:
         self.records += 1
         row = unseal(tree, key, stored)
         if row is None:
+            self._damaged.pop((tree, key), None)
             self.problems.append(Problem(name, where, "its checksum differs"))
             return None
         try:
@@ -167,20 +175,23 @@ class _Auditor:
             self.problems.append(Problem(name, where, str(error)))
             return None
 
+    def _disorder(self, snapshot: Snapshot, tree: int) -> str:
+        """Say what is wrong with the order or number of a tree's rows, if anything is.
 
-def _disorder(snapshot: Snapshot, tree: int) -> str:
-    """Say what is wrong with the order or number of a tree's rows, if anything is.
-
-    A flipped bit in a page that leads to others hides them without a trace; one in a key makes a
-    row that nobody finds.
-    """
-    count, previous = 0, b""
-    for key in snapshot.every_key(tree):
-        if key <= previous:
-            return f"key {key!r} after {previous!r}"
-        count, previous = count + 1, key
-    expected = snapshot.count(tree)
-    return "" if count == expected else f"{count} rows; it says that it has {expected}"
+        A flipped bit in a page that leads to others hides them without a trace; one in a key makes
+        a row that nobody finds.
+        """
+        count, previous = 0, b""
+        for key, stored in snapshot.every_row(tree):
+            if key <= previous:
+                return f"key {key!r} after {previous!r}"
+            if not snapshot.finds(tree, key):
+                return f"key {key!r} is not found where it is looked for"
+            if is_sealed(tree, key) and unseal(tree, key, stored) is None:
+                self._damaged[tree, key] = None
+            count, previous = count + 1, key
+        expected = snapshot.count(tree)
+        return "" if count == expected else f"{count} rows; it says that it has {expected}"
 
 
 def _checks(session: int) -> tuple[Check, ...]:

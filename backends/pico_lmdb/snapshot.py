@@ -80,7 +80,10 @@ class Snapshot:
         self._counters.queries += 1
         found = self._transaction.get(key, None, self._trees[tree])
         if found is None:
-            self._seek(self._transaction.cursor(self._trees[tree]), tree, key)
+            cursor = self._transaction.cursor(self._trees[tree])
+            if self._seek(cursor, tree, key) and cursor.key() == key:
+                # It is there, and the pages above lead elsewhere.
+                raise self._disorder(tree, key)
         return found
 
     def read(self, tree: int, key: bytes, what: str, id: object) -> bytes | None:
@@ -212,9 +215,9 @@ class Snapshot:
         """Return the number and the row of the newest dictionary, if there is any."""
         return self._environment.newest_dictionary(self._transaction)
 
-    def every_key(self, tree: int) -> Iterator[bytes]:
-        """Yield all keys of a tree."""
-        return self._transaction.cursor(self._trees[tree]).iternext(True, False)
+    def finds(self, tree: int, key: bytes) -> bool:
+        """Tell whether LMDB finds a key."""
+        return self._transaction.get(key, None, self._trees[tree]) is not None
 
     def count(self, tree: int) -> int:
         """Return how many rows a tree says that it has."""
