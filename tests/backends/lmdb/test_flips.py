@@ -38,7 +38,7 @@ from pico_store.query import (
 from tests.backends.lmdb.scene import ROOT, ROOT_BATCH, fill, noting, rewindable, scratch, sticky
 
 _ROWS: Final = 100
-_KEY: Final = rb"\0\0\0\1\0\0\0\0\0"
+_KEY: Final = b"\0\0\0\1\0\0\0\0\0"
 """What most keys begin with, of leaves and of the pages above them."""
 _SECONDS_MAX: Final = 60
 """Of one reading, after which it hangs."""
@@ -131,7 +131,7 @@ class Target:
         self._whole = f"{folder}/whole"
         _make(self._whole, compress=compress)
         self.data = Path(self._whole, "data.mdb").read_bytes()
-        self._keys = [found.start() for found in re.finditer(_KEY, self.data)]
+        self._keys = [found.start() for found in re.finditer(re.escape(_KEY), self.data)]
         self._expected = _answers(self._whole)
 
     def outcome(self, data: bytes) -> str:
