@@ -23,6 +23,7 @@ from pico_lmdb.folder import (
     Presence,
     WriteTurn,
     check_folder,
+    check_headers,
     check_version,
     is_writable,
     sync_folder,
@@ -81,6 +82,8 @@ class Environment:
         try:
             if is_writable(path):
                 self.take_turn(busy_ms)
+                if self._exists():
+                    check_headers(path)
             try:
                 self._use(self._open())
                 self.trees: list[Tree] = [None]

@@ -12,7 +12,7 @@ import secrets
 import time
 from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -163,7 +163,8 @@ def _check_data(path: str) -> None:
     """Refuse a file that ends before its newest state does: reading there kills the process."""
     needed: int | None = None
     for _ in range(_META_READS):
-        needed = _bytes_needed(path)
+        headers = _headers(path)
+        needed = None if headers is None else max(headers).bytes
         if needed is not None and os.stat(path).st_size >= needed:
             return
     size = os.stat(path).st_size
@@ -174,18 +175,41 @@ def _check_data(path: str) -> None:
     )
 
 
-def _bytes_needed(path: str) -> int | None:
-    """Return how long the file must be; ``None`` where its header is none, or is being written."""
+def check_headers(path: str) -> None:
+    """Refuse a data file whose two headers are not of two transactions in a row.
+
+    LMDB takes the greater one: a damaged number would bring an old state back. Nobody may be
+    writing.
+    """
+    headers = _headers(os.path.join(path, DATA_FILE)) or ()
+    numbers = [header.transaction for header in headers]
+    if any(numbers) and abs(numbers[0] - numbers[1]) != 1:
+        raise StoreDamagedError(
+            f"{path}: {DATA_FILE}: offset 144: its headers are of transactions {numbers[0]} and "
+            f"{numbers[1]}, which do not follow each other; restore a backup"
+        )
+
+
+class _Header(NamedTuple):
+    """One of the two pages that say what a data file holds."""
+
+    transaction: int
+    bytes: int
+    """How long the file must be."""
+
+
+def _headers(path: str) -> tuple[_Header, ...] | None:
+    """Return both headers; ``None`` where one is none, or is being written."""
     with open(path, "rb") as file:
         first = file.read(4_096)
         if not first:
-            return 0  # Another process is making it.
+            return (_Header(0, 0),) * 2  # Another process is making it.
         if len(first) < 152:
             return None
         _, _, page_bytes = _META.unpack_from(first, 16)
         file.seek(page_bytes)
         second = file.read(4_096)
-    newest, needed = -1, None
+    found = []
     for page in (first, second):
         if len(page) < 152:
             return None
@@ -193,9 +217,8 @@ def _bytes_needed(path: str) -> int | None:
         last, transaction = _META_LAST.unpack_from(page, 136)
         if magic != _MAGIC or version != 1 or size != page_bytes:
             return None
-        if transaction > newest:
-            newest, needed = transaction, (last + 1) * page_bytes
-    return needed
+        found.append(_Header(transaction, (last + 1) * page_bytes))
+    return tuple(found)
 
 
 def _lock(handle: int, operation: int, seconds: float) -> bool:
