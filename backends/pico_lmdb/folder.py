@@ -6,6 +6,7 @@ another program's folder, is refused without touching those: opening them would 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -92,6 +93,19 @@ def is_writable(path: str) -> bool:
     """Tell whether a store's folder and its data file, if there is one, may be written."""
     data = os.path.join(path, DATA_FILE)
     return os.access(path, os.W_OK) and (not os.path.exists(data) or os.access(data, os.W_OK))
+
+
+def has_room(path: str) -> bool:
+    """Tell whether the data file could have another page; if so, it has one."""
+    try:
+        handle = os.open(os.path.join(path, DATA_FILE), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.posix_fallocate(handle, os.fstat(handle).st_size, 4_096)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        return error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+    return True
 
 
 def make_folder(path: str) -> None:

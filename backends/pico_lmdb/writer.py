@@ -19,6 +19,7 @@ from pico_lmdb.changes import Changes, lost
 from pico_lmdb.engine import Transaction
 from pico_lmdb.environment import Environment
 from pico_lmdb.failures import is_full, translate
+from pico_lmdb.folder import has_room
 from pico_lmdb.layout import SCRATCH, WRITE, scratch_row
 from pico_lmdb.memo import Memo, frame_head
 from pico_lmdb.rows import four
@@ -228,9 +229,12 @@ class Writer:
         """Say what is certain after a failed commit."""
         # The page that makes a transaction count is written last: where there was no room for
         # those before it, nothing happened. LMDB reports a page that was written in part as an
-        # I/O error, like one of a sync, after which nothing about the disk is certain.
+        # I/O error, like one of a sync, after which nothing about the disk is certain: it was the
+        # former if nothing was synced, or if there still is no room.
         environment = self._environment
-        certain = is_full(error) or (error.code == _IO_ERROR and not environment.synced)
+        certain = is_full(error) or (
+            error.code == _IO_ERROR and not (environment.synced and has_room(environment.path))
+        )
         if certain and self._goes_on():
             problem = "no room left; make room and try again"
             return StoreFullError(f"{environment.path}: commit: {problem}")
