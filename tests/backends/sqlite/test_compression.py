@@ -214,6 +214,36 @@ def test_a_vacuum_goes_on_after_each_part(path: str, monkeypatch: pytest.MonkeyP
         assert digest(store.open("a").export()) == before
 
 
+def test_a_vacuum_that_is_interrupted_leaves_a_whole_file(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(SqliteStore(path, compress=True)) as store:
+        storage = store.create("a")
+        fill(storage)
+        _write(storage, 60)
+        before = digest(storage.export())
+        real, parts = repack._repack_part, 0
+
+        def interrupted(*arguments: object) -> object:
+            nonlocal parts
+            parts += 1
+            if parts == 3:
+                raise KeyboardInterrupt
+            return real(*arguments)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(repack, "_repack_part", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.vacuum()
+
+        assert _dictionaries(path) == [1]
+        assert digest(storage.export()) == before
+        storage.commit(noting(storage, data=_message(1)))
+        store.vacuum()
+        assert {dictionary_of(body) for body in _bodies(path, "list_elements")} == {1}
+        assert store.verify().problems == ()
+
+
 def test_a_page_decodes_no_more_with_compression(path: str) -> None:
     with closing(SqliteStore(path, compress=True)) as store:
         storage = store.create("a")
