@@ -240,7 +240,8 @@ def test_a_vacuum_that_is_interrupted_leaves_a_whole_file(
         assert digest(storage.export()) == before
         storage.commit(noting(storage, data=_message(1)))
         store.vacuum()
-        assert {dictionary_of(body) for body in _bodies(path, "list_elements")} == {1}
+        long = [body for body in _bodies(path, "list_elements") if len(body) > 48]
+        assert {dictionary_of(body) for body in long} == {1}
         assert store.verify().problems == ()
 
 
