@@ -23,7 +23,7 @@ from pico_store.errors import InvalidBatchError, LimitExceededError, StaleWriter
 from pico_store.limits import BATCH_BYTES_MAX, BATCH_WRITES_MAX, NAME_BYTES_MAX, SEQ_MAX
 from pico_store.rules import Rules
 from pico_store.strict_json import json_size, pack, unpack
-from pico_store.view import CommittedView
+from pico_store.view import CommittedView, TaskFacts
 
 _BATCH_PACKED_SAFE = BATCH_BYTES_MAX // 6
 
@@ -40,6 +40,8 @@ class CheckedBatch(Struct):
     """The packed payload of each write: a value, a state, or an entry's body."""
     deletions: dict[int, list[Seq]] = {}
     """By index of a `DeleteConversation`: every conversation that it takes."""
+    passing: set[Seq] = set()
+    """Elements that the batch appends and removes again."""
 
 
 def check_batch(
@@ -61,10 +63,11 @@ def check_batch(
         problem = f"built for number {expected_first!r}; the next one is {first}"
         raise StaleWriterError("SEQ-8", "expectedFirst", problem)
     if type(batch) is ScratchBatch:
-        body = lone_append(batch, view)
-        if body is not None:
-            return CheckedBatch(first, first, batch.task, batch.writes, [body])
         task: Seq | None = batch.task
+        known = view.task(batch.task) if type(batch.task) is int else None
+        body = None if known is None or first > SEQ_MAX else lone_append(batch, known)
+        if body is not None:
+            return CheckedBatch(first, first, task, batch.writes, [body])
     elif type(batch) is MainBatch:
         task = None
     else:
@@ -87,41 +90,45 @@ def check_batch(
     if task is not None:
         rules.check_scratch_task()
     bodies = rules.check(writes)
-    _check_size(bodies)
-    return CheckedBatch(first, last, task, tuple(writes), bodies, rules.deletions)
+    if sum(map(len, filter(None, bodies))) > _BATCH_PACKED_SAFE:
+        _check_size(bodies)
+    if rules.deletions is None and rules.passing is None:
+        return CheckedBatch(first, last, task, tuple(writes), bodies)
+    deletions, passing = rules.deletions or {}, rules.passing or set()
+    return CheckedBatch(first, last, task, tuple(writes), bodies, deletions, passing)
 
 
-def lone_append(batch: ScratchBatch, view: CommittedView) -> bytes | None:
+def lone_append(batch: ScratchBatch, task: TaskFacts) -> bytes | None:
     """Return the payload of a scratch batch that is one append and evidently breaks no rule.
 
     A task that streams commits little else, and the rules would take three times as long.
     ``None`` decides nothing: `check_batch` does, and says what is wrong.
 
+    Args:
+        batch: To be written at a number that is not past the last one.
+        task: What is known of the task that the batch names, by an ``int``.
+
     Raises:
         RefusedError: The value is not strict JSON.
     """
-    writes, task = batch.writes, batch.task
-    if type(writes) is not tuple or len(writes) != 1 or view.last_seq >= SEQ_MAX:
+    writes = batch.writes
+    if not task.live or type(writes) is not tuple or len(writes) != 1:
         return None
     write = writes[0]
-    if type(write) is not ListAppend or type(task) is not int:
+    if type(write) is not ListAppend:
         return None
     address = write.address
-    if type(address) is not ScratchAddress or address.task != task or address.key is not None:
+    if type(address) is not ScratchAddress or address.key is not None:
+        return None
+    if address.task != batch.task or type(address.task) is not int:
         return None
     name = address.namespace
     if type(name) is not str or not name.isascii() or not 0 < len(name) <= NAME_BYTES_MAX:
-        return None
-    facts = view.task(task)
-    if facts is None or not facts.live or type(address.task) is not int:
         return None
     return pack(write.value, "writes[0].value")
 
 
 def _check_size(bodies: list[bytes | None]) -> None:
-    packed = sum(map(len, filter(None, bodies)))
-    if packed <= _BATCH_PACKED_SAFE:
-        return
     size = sum(json_size(unpack(body)) for body in bodies if body is not None)
     if size > BATCH_BYTES_MAX:
         problem = f"payloads of {size:,} bytes as JSON; allowed: {BATCH_BYTES_MAX:,}"

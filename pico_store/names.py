@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pico_store.errors import InvalidBatchError, LimitExceededError
 from pico_store.limits import NAME_BYTES_MAX, SEQ_MAX
+
+_KNOWN_MAX: Final = 1_024
+known_names: Final[set[str]] = set()
+"""Names found right before, at most 1,024: kinds, statuses and namespaces are few. What is looked
+for here must be a ``str`` itself: one of a subclass may equal another."""
+
+
+def check_common_name(text: object, path: str) -> None:
+    """Refuse what is no name that is not empty; remember one that is."""
+    check_name(text, path)
+    assert isinstance(text, str)
+    if len(known_names) >= _KNOWN_MAX:
+        known_names.clear()
+    known_names.add(text)
 
 
 def check_name(text: object, path: str, *, empty: bool = False) -> None:

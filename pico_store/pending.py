@@ -27,38 +27,44 @@ class PendingState:
         "_committed",
         "_conversations",
         "_created",
-        "_entries",
         "_first",
         "_heads",
+        "_lists",
         "_policies",
-        "_steps",
-        "_tasks",
+        "entries",
+        "steps",
+        "tasks",
     )
 
     def __init__(self, committed: CommittedView, first: Seq) -> None:
         self._committed = committed
         self._first = first
-        self._conversations: dict[Seq, Conversation | None] = {}
+        self.tasks: dict[Seq, TaskFacts | None] = {}
+        """The tasks that were created or settled; ``None``: gone with their conversation."""
+        self.entries: dict[Seq, Seq] = {}
+        """The conversation of each entry that was appended."""
+        self.steps: list[tuple[Address, Seq, _ListAct, Seq | None]] = []
+        """The writes of lists that nobody has asked about yet."""
+        # Most batches need none of these.
+        self._conversations: dict[Seq, Conversation | None] | None = None
         # Kept after a deletion in the same batch: a fork may still lead there.
-        self._created: dict[Seq, Conversation] = {}
-        self._tasks: dict[Seq, TaskFacts | None] = {}
-        self._entries: dict[Seq, Seq] = {}
-        self._heads: list[tuple[Seq, Seq, Seq]] = []
-        self._steps: dict[Address, _ListSteps] = {}
-        self._policies: dict[tuple[Seq, Shape, str, str | None], bool] = {}
+        self._created: dict[Seq, Conversation] | None = None
+        self._heads: list[tuple[Seq, Seq, Seq]] | None = None
+        self._lists: dict[Address, _ListSteps] | None = None
+        self._policies: dict[tuple[Seq, Shape, str, str | None], bool] | None = None
 
     # --- What a write meets ---
 
     def conversation(self, id: Seq) -> Conversation | None:
         """Return a conversation that is live at this point of the batch."""
-        if id in self._conversations:
+        if self._conversations and id in self._conversations:
             return self._conversations[id]
         return self._committed.conversation(id)
 
     def task(self, id: Seq) -> TaskFacts | None:
         """Return what is known of a task at this point of the batch."""
-        if id in self._tasks:
-            return self._tasks[id]
+        if id in self.tasks:
+            return self.tasks[id]
         facts = self._committed.task(id)
         if facts is not None and self._conversations:  # noqa: SIM102 - a batch has mostly none
             if self._conversations.get(facts.conversation, facts) is None:
@@ -67,7 +73,7 @@ class PendingState:
 
     def entry_visible(self, conversation: Conversation, entry: Seq) -> bool:
         """Tell whether ``conversation`` shows ``entry`` at this point of the batch."""
-        writer = self._entries.get(entry)
+        writer = self.entries.get(entry)
         reader = conversation
         while reader.id >= self._first and writer != reader.id:
             if reader.parent is None or entry > reader.parent.at:
@@ -82,7 +88,7 @@ class PendingState:
         through: int = 2**63
         reader = conversation
         while True:
-            for id, writer, boundary in reversed(self._heads):
+            for id, writer, boundary in reversed(self._heads or ()):
                 if writer == reader.id and id <= through:
                     return boundary
             if reader.id < self._first:
@@ -126,16 +132,17 @@ class PendingState:
         """Return a conversation with all that its tasks own, and the live tasks in there."""
         taken = [conversation]
         live: list[Seq] = []
+        changed = self._conversations or {}
         for source in taken:
             owned = self._committed.owned_conversations(source) if source < self._first else []
-            taken += [id for id in owned if self._conversations.get(id, id) is not None]
-            for id, created in self._conversations.items():
+            taken += [id for id in owned if changed.get(id, id) is not None]
+            for id, created in changed.items():
                 if created is not None and id >= self._first and created.owner is not None:
                     facts = self.task(created.owner)
                     if facts is not None and facts.conversation == source:
                         taken.append(id)
             tasks = set(self._committed.live_tasks(source) if source < self._first else ())
-            for task_id, facts in self._tasks.items():
+            for task_id, facts in self.tasks.items():
                 if facts is not None and facts.conversation == source:
                     (tasks.add if facts.live else tasks.discard)(task_id)
             live += sorted(tasks)
@@ -145,45 +152,40 @@ class PendingState:
 
     def add_conversation(self, conversation: Conversation) -> None:
         """Note a created conversation."""
+        if self._conversations is None:
+            self._conversations = {}
+        if self._created is None:
+            self._created = {}
         self._conversations[conversation.id] = conversation
         self._created[conversation.id] = conversation
 
-    def add_task(self, id: Seq, facts: TaskFacts) -> None:
-        """Note a created or settled task."""
-        self._tasks[id] = facts
-
-    def add_entry(self, id: Seq, conversation: Seq, head: Seq | None) -> None:
-        """Note an appended entry."""
-        self._entries[id] = conversation
-        if head is not None:
-            self._heads.append((id, conversation, head))
-
-    def add_list_step(
-        self, address: Address, seq: Seq, act: _ListAct, element: Seq | None = None
-    ) -> None:
-        """Note a list write."""
-        steps = self._steps.get(address)
-        if steps is None:
-            steps = self._steps[address] = _ListSteps()
-        steps.add(seq, act, element)
+    def add_head(self, id: Seq, conversation: Seq, head: Seq) -> None:
+        """Note the head of an appended entry."""
+        if self._heads is None:
+            self._heads = []
+        self._heads.append((id, conversation, head))
 
     def add_policy(self, address: ConversationAddress, shape: Shape) -> None:
         """Note the first write of an address."""
+        if self._policies is None:
+            self._policies = {}
         key = (address.conversation, shape, address.namespace, address.key)
         self._policies[key] = address.rewind
 
     def remove_conversations(self, ids: list[Seq]) -> None:
         """Note deleted conversations, whose tasks go with them."""
+        if self._conversations is None:
+            self._conversations = {}
         for id in ids:
             self._conversations[id] = None
         gone = set(ids)
-        for task_id, facts in self._tasks.items():
+        for task_id, facts in self.tasks.items():
             if facts is not None and facts.conversation in gone:
-                self._tasks[task_id] = None
+                self.tasks[task_id] = None
 
     def _ancestor(self, id: Seq) -> Conversation:
         """Return a conversation by id that a fork of this batch leads to."""
-        created = self._created.get(id)
+        created = self._created.get(id) if self._created else None
         if created is not None:
             return created
         found = self._committed.conversation(id)
@@ -191,8 +193,16 @@ class PendingState:
         return found
 
     def _found_in_steps(self, address: Address, element: Seq, through: int) -> bool | None:
-        steps = self._steps.get(address)
-        return None if steps is None else steps.found(element, through)
+        if self._lists is None:
+            self._lists = {}
+        for written, seq, act, removed in self.steps:
+            steps = self._lists.get(written)
+            if steps is None:
+                steps = self._lists[written] = _ListSteps()
+            steps.add(seq, act, removed)
+        self.steps.clear()
+        asked = self._lists.get(address)
+        return None if asked is None else asked.found(element, through)
 
 
 class _ListSteps:

@@ -30,24 +30,22 @@ from pico_store.batch import (
 )
 from pico_store.entry_body import pack_entry
 from pico_store.errors import InvalidBatchError, RefusedError
-from pico_store.limits import NAME_BYTES_MAX
-from pico_store.names import check_name, check_seq
+from pico_store.names import check_common_name, check_name, check_seq, known_names
 from pico_store.pending import PendingState
 from pico_store.records import Conversation, Entry, ForkPoint, Task
 from pico_store.strict_json import pack
 from pico_store.view import CommittedView, TaskFacts
 
 ROOT: Final = Seq(1)
-_ROLES: Final = ("start", "inflight", "terminal")
+_LIVE: Final = ("start", "inflight")
+_TERMINAL: Final = ("terminal",)
 _ADDRESSES: Final = (SessionAddress, ConversationAddress, ScratchAddress)
-# ASCII names below this length need no closer look.
-_SHORT: Final = NAME_BYTES_MAX + 1
 
 
 class Rules:
     """The rules, one method a write type; each takes the write and its number."""
 
-    __slots__ = ("_first", "_met", "_saw_entry", "_state", "_task", "_view", "deletions")
+    __slots__ = ("_first", "_met", "_saw_entry", "_state", "_task", "_view", "deletions", "passing")
 
     def __init__(self, view: CommittedView, first: Seq, task: Seq | None) -> None:
         self._state = PendingState(view, first)
@@ -57,7 +55,9 @@ class Rules:
         self._saw_entry = False
         # The conversation that a write named last: mostly the next write names it too.
         self._met: Conversation | None = None
-        self.deletions: dict[int, list[Seq]] = {}
+        # Most batches have none of either.
+        self.deletions: dict[int, list[Seq]] | None = None
+        self.passing: set[Seq] | None = None
 
     def check_scratch_task(self) -> None:
         check_seq(self._task, "task")
@@ -75,16 +75,16 @@ class Rules:
         if seq == ROOT and type(writes[0]) is not Conversation:
             problem = f"{type(writes[0]).__name__}; allowed as a session's first write: its root"
             raise InvalidBatchError("SEQ-3", "writes[0]", problem)
-        for write in writes:
-            try:
+        try:
+            for write in writes:
                 rule = rules.get(type(write))
                 if rule is None:
                     self._refuse_type(write)
                 bodies.append(rule(self, write, seq))
-            except RefusedError as error:
-                path = f"writes[{seq - self._first}]" + (f".{error.path}" if error.path else "")
-                raise type(error)(error.clause, path, error.problem) from error.__cause__
-            seq += 1  # type: ignore[assignment]
+                seq += 1  # type: ignore[assignment]
+        except RefusedError as error:
+            path = f"writes[{seq - self._first}]" + (f".{error.path}" if error.path else "")
+            raise type(error)(error.clause, path, error.problem) from error.__cause__
         return bodies
 
     def _refuse_type(self, write: object) -> NoReturn:
@@ -106,7 +106,7 @@ class Rules:
     def list_append(self, write: ListAppend, seq: Seq) -> bytes:
         self._check_address(write.address, "list")
         body = pack(write.value, "value")
-        self._state.add_list_step(write.address, seq, "append")
+        self._state.steps.append((write.address, seq, "append", None))
         return body
 
     def list_remove(self, write: ListRemove, seq: Seq) -> None:
@@ -115,11 +115,15 @@ class Rules:
         if not self._state.element_visible(write.address, write.element):
             problem = f"{write.element} is not an element that this list shows now"
             raise InvalidBatchError("VAL-5", "element", problem)
-        self._state.add_list_step(write.address, seq, "remove", write.element)
+        self._state.steps.append((write.address, seq, "remove", write.element))
+        if write.element >= self._first:
+            if self.passing is None:
+                self.passing = set()
+            self.passing.add(write.element)
 
     def list_clear(self, write: ListClear, seq: Seq) -> None:
         self._check_address(write.address, "list")
-        self._state.add_list_step(write.address, seq, "clear")
+        self._state.steps.append((write.address, seq, "clear", None))
 
     def _check_address(self, address: Address, shape: Shape) -> None:
         kind = type(address)
@@ -132,8 +136,8 @@ class Rules:
             problem = f"{address.task!r}; allowed: {self._task}, the batch's own task"  # type: ignore[union-attr]
             raise InvalidBatchError("SEQ-7", "address.task", problem)
         name = address.namespace
-        if type(name) is not str or not name.isascii() or not 0 < len(name) < _SHORT:
-            check_name(name, "address.namespace")
+        if type(name) is not str or name not in known_names:
+            check_common_name(name, "address.namespace")
         if address.key is not None:
             check_name(address.key, "address.key", empty=True)
         if kind is ConversationAddress:
@@ -150,7 +154,9 @@ class Rules:
         raise InvalidBatchError("SEQ-7", "address", problem)
 
     def _check_conversation_address(self, address: ConversationAddress, shape: Shape) -> None:
-        self._conversation(address.conversation, "address.conversation", "VAL-1")
+        id, met = address.conversation, self._met
+        if met is None or id != met.id or type(id) is not int:
+            self._conversation(id, "address.conversation", "VAL-1")
         if type(address.rewind) is not bool:
             problem = f"{address.rewind!r:.60}; allowed: True or False"
             raise InvalidBatchError("VAL-1", "address.rewind", problem)
@@ -197,6 +203,8 @@ class Rules:
             raise InvalidBatchError("DEL-1", "id", problem)
         self._state.remove_conversations(taken)
         self._met = None
+        if self.deletions is None:
+            self.deletions = {}
         self.deletions[seq - self._first] = taken
 
     # --- Entries ---
@@ -204,10 +212,12 @@ class Rules:
     def entry(self, write: Entry, seq: Seq) -> bytes:
         if write.id != seq or type(write.id) is not int:
             self._refuse_id(write.id, seq)
-        conversation = self._conversation(write.conversation_id, "conversationId", "ENT-1")
+        id, conversation = write.conversation_id, self._met
+        if conversation is None or id != conversation.id or type(id) is not int:
+            conversation = self._conversation(id, "conversationId", "ENT-1")
         kind = write.kind
-        if type(kind) is not str or not kind.isascii() or not 0 < len(kind) < _SHORT:
-            check_name(kind, "kind")
+        if type(kind) is not str or kind not in known_names:
+            check_common_name(kind, "kind")
         if write.key is not None:
             check_name(write.key, "key", empty=True)
         if write.by_task_id is not None:
@@ -215,13 +225,14 @@ class Rules:
         body = pack_entry(write)
         if write.head is not None:
             self._check_head(write.head, conversation, seq)
+            self._state.add_head(seq, conversation.id, write.head)
         for index, edit in enumerate(write.edits) if write.edits else ():
             path = f"edits[{index}].target"
             check_seq(edit.target, path)
             if edit.target >= seq or not self._state.entry_visible(conversation, edit.target):
                 problem = f"{edit.target} is not an earlier entry that the conversation shows"
                 raise InvalidBatchError("ENT-4", path, problem)
-        self._state.add_entry(seq, conversation.id, write.head)
+        self._state.entries[seq] = conversation.id
         self._saw_entry = True
         return body
 
@@ -240,18 +251,20 @@ class Rules:
     def task(self, write: Task, seq: Seq) -> bytes:
         if write.id != seq or type(write.id) is not int:
             self._refuse_id(write.id, seq)
-        conversation = self._conversation(write.conversation_id, "conversationId", "TASK-1")
+        id, conversation = write.conversation_id, self._met
+        if conversation is None or id != conversation.id or type(id) is not int:
+            conversation = self._conversation(id, "conversationId", "TASK-1")
         kind = write.kind
-        if type(kind) is not str or not kind.isascii() or not 0 < len(kind) < _SHORT:
-            check_name(kind, "kind")
-        body = self._state_body(write.status, write.role, write.state, terminal=False)
+        if type(kind) is not str or kind not in known_names:
+            check_common_name(kind, "kind")
+        body = self._state_body(write.status, write.role, write.state, _LIVE)
         after = write.after
         if after:
             if type(after) not in (tuple, list):
                 problem = f"{type(after).__name__}; allowed: a tuple of task ids"
                 raise InvalidBatchError("TASK-1", "after", problem)
-            for index, id in enumerate(after):
-                self._known_task(id, f"after[{index}]", "TASK-1")
+            for index, task in enumerate(after):
+                self._known_task(task, f"after[{index}]", "TASK-1")
             if len(set(after)) != len(after):
                 problem = f"{list(after)!r:.60} repeats a task; allowed: each once"
                 raise InvalidBatchError("TASK-1", "after", problem)
@@ -273,7 +286,7 @@ class Rules:
         if type(write.turn) is not bool:
             problem = f"{write.turn!r:.60}; allowed: True or False"
             raise InvalidBatchError("TASK-1", "turn", problem)
-        self._state.add_task(seq, TaskFacts(conversation.id, True))
+        self._state.tasks[seq] = TaskFacts(conversation.id, True)
         return body
 
     def patch(self, write: PatchTask, seq: Seq) -> bytes | None:
@@ -286,7 +299,7 @@ class Rules:
             if status is None or role is None or state is None:
                 problem = "status, role and state go together; allowed: all three or none"
                 raise InvalidBatchError("TASK-2", "", problem)
-            return self._state_body(status, role, state, terminal=False)
+            return self._state_body(status, role, state, _LIVE)
         if not write.abort:
             problem = "changes nothing; allowed: status, role and state together, or abort"
             raise InvalidBatchError("TASK-2", "", problem)
@@ -294,21 +307,23 @@ class Rules:
 
     def settle(self, write: SettleTask, seq: Seq) -> bytes:
         facts = self._live_task(write.id)
-        body = self._state_body(write.status, write.role, write.state, terminal=True)
-        self._state.add_task(write.id, TaskFacts(facts.conversation, False))
+        body = self._state_body(write.status, write.role, write.state, _TERMINAL)
+        self._state.tasks[write.id] = TaskFacts(facts.conversation, False)
         return body
 
-    def _state_body(self, status: object, role: object, state: object, *, terminal: bool) -> bytes:
-        if type(status) is not str or not status.isascii() or not 0 < len(status) < _SHORT:
-            check_name(status, "status")
-        if role not in _ROLES or (role == "terminal") is not terminal:
-            allowed = "terminal" if terminal else "start or inflight"
+    def _state_body(
+        self, status: object, role: object, state: object, roles: tuple[str, ...]
+    ) -> bytes:
+        if type(status) is not str or status not in known_names:
+            check_common_name(status, "status")
+        if role not in roles:
+            allowed = " or ".join(roles)
             raise InvalidBatchError("TASK-2", "role", f"{role!r:.60}; allowed here: {allowed}")
         if type(state) is not dict:
             problem = f"{type(state).__name__}; allowed: a dict with a status"
             raise InvalidBatchError("TASK-2", "state", problem)
         found = state.get("status")
-        if found != status or type(found) is not str:
+        if found is not status and (found != status or type(found) is not str):
             problem = f"{found!r:.60}; allowed: {status!r:.60}, the task's status"
             raise InvalidBatchError("TASK-2", "state.status", problem)
         return pack(state, "state")
@@ -319,9 +334,6 @@ class Rules:
         raise InvalidBatchError("SEQ-1", "id", f"{id!r:.60}; this write gets number {seq}")
 
     def _conversation(self, id: Seq, path: str, clause: str) -> Conversation:
-        met = self._met
-        if met is not None and type(id) is int and id == met.id:
-            return met
         found = self._met = self._state.conversation(id) if type(id) is int else None
         if found is None:
             check_seq(id, path)

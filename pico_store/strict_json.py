@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from math import isfinite
 from typing import Final
 
@@ -19,10 +19,11 @@ _text = msgspec.json.Encoder().encode
 # JSON text is at most six times as long as msgpack (a control character in a string is one byte
 # there and \u001f here), so that shorter packed values need no second encoding to be measured.
 _PACKED_SAFE: Final = VALUE_BYTES_MAX // 6
-# A level-by-level walk costs least but keeps a level in memory; past this many nodes the walk
-# that keeps one path takes over.
-_QUICK_NODES: Final = 1_000_000
-_QUICK_PARTS: Final = 4_096
+# Values of at most so many parts are looked at one by one: too few to be nested too deep.
+_QUICK_PARTS: Final = DEPTH_MAX - 1
+# A level-by-level walk costs least for larger ones but keeps a level in memory; past this many
+# nodes the walk that keeps one path takes over.
+_LEVEL_NODES: Final = 1_000_000
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
 _TEXT: Final = frozenset((str,))
 
@@ -41,8 +42,31 @@ def pack(value: JsonValue, path: str) -> bytes:
 
     Source: SPEC.md, JSON-1 to JSON-6.
     """
-    if not _is_plain(value):
-        _refuse(value, path)
+    # The look at its parts stands here, not in a function: most commits are one small value, and
+    # calls are most of what they cost. A container is never deeper than there are parts before it.
+    left = _QUICK_PARTS
+    parts: list[object] = [value]
+    for part in parts:
+        if type(part) is dict:
+            left -= len(part)
+            if left < 0:
+                _look_closer(value, path)
+                break
+            for key, item in part.items():
+                if type(key) is not str:
+                    _refuse(value, path)
+                if type(item) is not str and type(item) is not int:
+                    parts.append(item)
+        elif type(part) is list:
+            left -= len(part)
+            if left < 0:
+                _look_closer(value, path)
+                break
+            for item in part:
+                if type(item) is not str and type(item) is not int:
+                    parts.append(item)
+        elif type(part) not in _PLAIN and (type(part) is not float or not isfinite(part)):
+            _refuse(value, path)
     try:
         packed = _pack(value)
     except (UnicodeEncodeError, OverflowError, ValueError, TypeError, RecursionError) as error:
@@ -66,38 +90,14 @@ def json_size(value: JsonValue) -> int:
     return len(_text(value))
 
 
-def _is_plain(value: object) -> bool:
-    """Tell whether all types are allowed; strings and integers are left to the encoder.
-
-    Decides about all but large or deep values itself: so few containers cannot be nested too
-    deep, and what they hold, even where one stands in several places, is soon walked.
-    """
-    if type(value) is not dict and type(value) is not list:
-        return type(value) in _PLAIN or (type(value) is float and isfinite(value))
-    containers: list[list[object] | dict[object, object]] = [value]
-    # Plain loops: for the few parts that most containers have, sets and map() take longer.
-    for container in containers:
-        if len(containers) > DEPTH_MAX or len(container) > _QUICK_PARTS:
-            return _is_plain_by_level(value)
-        if type(container) is dict:
-            for key in container:
-                if type(key) is not str:
-                    return False
-            items: Iterable[object] = container.values()
-        else:
-            items = container
-        for item in items:
-            kind = type(item)
-            if kind not in _PLAIN:
-                if kind is dict or kind is list:
-                    containers.append(item)  # type: ignore[arg-type]
-                elif kind is not float or not isfinite(item):  # type: ignore[arg-type]
-                    return False
-    return True
+def _look_closer(value: object, path: str) -> None:
+    """Check the types in a large value; strings and integers are left to the encoder."""
+    if not _is_plain_by_level(value):
+        _refuse(value, path)
 
 
 def _is_plain_by_level(value: object) -> bool:
-    """Tell the same of a value of any size; answers no where `_refuse` has to look closer."""
+    """Tell whether all types are allowed; answers no, too, where there is too much to look at."""
     level: list[object] = [value]
     nodes = 0
     for _ in range(DEPTH_MAX):
@@ -115,7 +115,7 @@ def _is_plain_by_level(value: object) -> bool:
             else:
                 return False
             nodes += len(items)
-            if nodes > _QUICK_NODES:
+            if nodes > _LEVEL_NODES:
                 return False
             if not _PLAIN.issuperset(map(type, items)):
                 below += [item for item in items if type(item) not in _PLAIN]

@@ -30,6 +30,7 @@ from pico_store.address import Seq
 from pico_store.batch import Batch, ListAppend, ScratchBatch, SettleTask
 from pico_store.check import CheckedBatch, check_batch, lone_append
 from pico_store.errors import CommitUncertainError, OwnershipLostError, PicoError
+from pico_store.limits import SEQ_MAX
 from pico_store.records import BatchRange
 from pico_store.storage import Durability
 
@@ -99,7 +100,9 @@ class Writer:
                 with self._publishing:
                     self._resident.settled()
             if type(batch) is ScratchBatch and expected_first is None:
-                body = lone_append(batch, view)
+                task = view.task(batch.task) if type(batch.task) is int else None
+                ends = view.last_seq >= SEQ_MAX
+                body = None if task is None or ends else lone_append(batch, task)
                 if body is not None:
                     return self._commit_frame(batch, body)
             checked = check_batch(batch, view, expected_first)

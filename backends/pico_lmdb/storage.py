@@ -30,6 +30,7 @@ from pico_store.errors import (
     StorageFaultedError,
     UnsupportedError,
 )
+from pico_store.limits import SEQ_MAX
 from pico_store.ownership import OwnerRecord
 from pico_store.query import (
     BatchQuery,
@@ -151,9 +152,10 @@ class LmdbStorage:
             self._refuse_commit()
         view = self._view
         if type(batch) is ScratchBatch and expected_first is None and not self._shares:
-            body = lone_append(batch, view)
+            seq: Seq = view.last_seq + 1  # type: ignore[assignment]
+            task = view.task(batch.task) if type(batch.task) is int else None
+            body = None if task is None or seq > SEQ_MAX else lone_append(batch, task)
             if body is not None:
-                seq: Seq = view.last_seq + 1  # type: ignore[assignment]
                 try:
                     done = self._writer.write_frame(self._memo, self._epoch_bytes, batch, seq, body)
                 except BaseException as error:

@@ -1,4 +1,4 @@
-"""The checksum of a stored row: CRC-32 over what identifies it, what is indexed of it, its bytes.
+"""The checksum of a stored row: CRC-32 over all that a reader is shown of it.
 
 Source: SPEC.md, DUR-8. SQLite's own integrity check says "ok" over most flipped bits.
 """
@@ -10,24 +10,30 @@ from zlib import crc32
 
 import msgspec
 
-_pack = msgspec.msgpack.Encoder().encode
+pack: Final = msgspec.msgpack.Encoder().encode
 
-_NEVER: Final = 1 << 40
+BIAS: Final = 0x80000000
+"""What is taken from a CRC-32, so that SQLite stores it in four bytes: signed."""
+
+_PRIME: Final = 65_521
 
 Column = int | str | bytes | None
 
 
-def checksum(columns: tuple[Column, ...], body: bytes | None) -> int:
-    """Return the checksum as SQLite stores it in four bytes: shifted to be signed.
+def checksum(columns: tuple[Column, ...]) -> int:
+    """Return the checksum as SQLite stores it.
 
     Args:
         columns: The row's number first, then every other column that a reader is shown, as the
-            caller knows them: numbers, not keys, so that a row means the same in any file.
-        body: The payload; ``None`` has another checksum than ``b""``.
+            caller knows them: numbers, not keys, so that a row means the same in any file. The
+            payload comes last. A payload that a flipped bit made a text differs from its bytes.
     """
-    start = crc32(_pack(columns))
-    try:
-        return (start if body is None else crc32(body, start + 1 & 0xFFFFFFFF)) - 0x80000000
-    except TypeError:
-        # One bit of a row decides whether SQLite returns its bytes as such or as a text.
-        return _NEVER
+    return crc32(pack(columns)) - BIAS
+
+
+def coded_size(first: int, size: int) -> int:
+    """Return the size of the batch that begins at a number, with a check of both beside it.
+
+    Sizes are read without their rows' payloads, so that the rows' checksums cannot cover them.
+    """
+    return size << 16 | (first * 257 + size) % _PRIME

@@ -67,7 +67,7 @@ _FRAMES = f"""
         FROM records t JOIN scratch f ON f.task = t.id JOIN scratch s ON s.id BETWEEN {STREAM}
         WHERE t.live = :session AND s.body IS NOT NULL ORDER BY 1"""
 _MARKERS = """
-    SELECT m.seq, m.element, l.scope, l.namespace, l.key
+    SELECT m.seq, m.element, l.scope, l.namespace, l.key, l.list, m.checksum
         FROM conversations c JOIN lists l ON l.scope = c.id JOIN list_markers m ON m.list = l.list
         WHERE c.session = :session AND (c.through IS NULL OR m.seq <= c.through) ORDER BY 1"""
 
@@ -161,7 +161,8 @@ class _Exporter:
             yield ListItem(element.id, address, element.value)
 
     def markers(self) -> Iterator[SnapshotItem]:
-        for seq, element, scope, namespace, key in self._rows(_MARKERS):
+        for seq, element, scope, namespace, key, number, sums in self._rows(_MARKERS):
+            self._state.check_marker(seq, element, number, sums)
             address = self._address(_REWIND, scope, namespace, key)
             assert isinstance(address, ConversationAddress)
             yield ListMarker(Seq(seq), address, Seq(element) if element else None)

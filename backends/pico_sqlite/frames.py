@@ -8,26 +8,33 @@ transaction around it.
 from __future__ import annotations
 
 from typing import Final
+from zlib import crc32
 
 import apsw
+from msgspec.structs import replace
 
-from pico_sqlite.checksum import checksum
-from pico_sqlite.memo import Memo
+from pico_sqlite.checksum import BIAS
+from pico_sqlite.checksum import pack as pack_columns
+from pico_sqlite.memo import LiveTask, Memo
 from pico_sqlite.numbers import EXTENT_BITS, LOW
-from pico_sqlite.scratch_rows import STREAM_BITS, lost
+from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST, lost
 from pico_sqlite.view import View
 from pico_sqlite.writer import Writer
-from pico_store.batch import ScratchBatch
+from pico_store.address import ScratchAddress, Seq
+from pico_store.batch import ListAppend, ScratchBatch
+from pico_store.check import lone_append
+from pico_store.errors import PicoError
+from pico_store.limits import SEQ_MAX
 from pico_store.records import BatchRange
+from pico_store.strict_json import pack
 
-_FRAME: Final = (
-    "INSERT INTO scratch SELECT ?, 1, NULL, ?, '', ?, ? FROM sessions "
-    "WHERE session = ? AND epoch = ?"
-)
+# Short texts: the driver hashes one at each call.
+_OWNED: Final = "FROM sessions WHERE session=? AND epoch=?"
+# Not owned, it breaks the constraint that every row has a size.
+_FRAME: Final = f"INSERT INTO scratch VALUES(?,(SELECT 1 {_OWNED}),NULL,?,'',?,?)"
 _FIRST_FRAME: Final = (
-    f"INSERT INTO scratch SELECT ? + (((SELECT coalesce(max(id) >> {STREAM_BITS}, -1) + 1 "
-    f"FROM scratch)) << {STREAM_BITS}), 1, ?, ?, '', ?, ? FROM sessions "
-    "WHERE session = ? AND epoch = ?"
+    f"INSERT INTO scratch VALUES(? + (((SELECT coalesce(max(id) >> {STREAM_BITS}, -1) + 1 "
+    f"FROM scratch)) << {STREAM_BITS}),(SELECT 1 {_OWNED}),?,?,'',?,?)"
 )
 
 
@@ -37,58 +44,104 @@ class Frames:
     def __init__(self, writer: Writer, memo: Memo, view: View, epoch: int) -> None:
         self._writer = writer
         self._memo = memo
+        self._session = memo.session
         self._view = view
         self._epoch = epoch
         self._run = writer.db.cursor().execute
-        self._changes = writer.db.changes
         self._last_id = writer.db.last_insert_rowid
+        # The frame before, as far as the next one of its stream is written like it.
+        self._address: ScratchAddress | None = None
+        self._task = Seq(0)
+        self._namespace = ""
+        self._distance = 0
+        self._last = 0
 
-    def write(self, batch: ScratchBatch, body: bytes) -> BatchRange | None:
-        """Commit a batch of which `lone_append` returned the payload.
+    def forget(self) -> None:
+        """Look at the next frame closely: something else was committed."""
+        self._address = None
+
+    def commit(self, batch: ScratchBatch) -> BatchRange | None:
+        """Commit a batch if it is such a frame.
 
         Returns:
-            ``None``, and nothing is written, where one statement is not enough: at the first
-            number of an extent.
+            ``None``, and nothing is written, where it is another batch, or one statement is not
+            enough: at the first number of an extent, or before anything is known of the task.
 
         Raises:
+            RefusedError: The value is not strict JSON; nothing was written.
             OwnershipLostError: Another open took the session over; nothing was written.
             RetryableError: Nothing became durable.
             CommitUncertainError: It may or may not be durable.
         """
-        memo, view, task = self._memo, self._view, batch.task
+        view, writes, task = self._view, batch.writes, self._task
         seq = view.last_seq + 1
-        # The arithmetic of numbers.py, stretched out.
-        keys = memo.numbers.keys
-        extent = keys.get(seq >> EXTENT_BITS)
-        if extent is None:
+        if type(writes) is not tuple or len(writes) != 1 or type(writes[0]) is not ListAppend:
             return None
-        key = extent | (seq & LOW)
-        known = memo.live_tasks[task]
-        namespace = batch.writes[0].address.namespace
-        sums = checksum((seq, task, 1, namespace, ""), body)
-        values: tuple[int | str | bytes, ...]
-        if known.stream is None:
-            sql, origin = _FIRST_FRAME, keys[task >> EXTENT_BITS] | (task & LOW)
-            values = (key - origin, origin, namespace, sums, body, memo.session, self._epoch)
-        else:
-            id = known.origin + key
-            if id >> STREAM_BITS != known.stream:
-                return None
-            sql, values = _FRAME, (id, namespace, sums, body, memo.session, self._epoch)
+        write = writes[0]
+        # The very objects of the frame before, which was found right.
+        if write.address is not self._address or batch.task is not task or seq > self._last:
+            return self._commit_first(batch, seq)
+        body = pack(write.value, "writes[0].value")
+        namespace = self._namespace
+        sums = crc32(pack_columns((seq, task, 1, namespace, "", body))) - BIAS
+        values = (seq + self._distance, self._session, self._epoch, namespace, sums, body)
         writer = self._writer
         with writer.lock:
             if writer.closed:
                 writer.check_open()
             try:
-                self._run(sql, values)
+                self._run(_FRAME, values)
             except apsw.Error as error:
-                raise writer.failed(error) from error
-            owned = self._changes()
-            if owned and known.stream is None:
-                stream = self._last_id() >> STREAM_BITS
-                origin = (stream << STREAM_BITS) - origin
-                memo.keep_task(task, known._replace(stream=stream, origin=origin))
-        if not owned:
-            raise lost(self._epoch)
+                raise self._failed(error) from error
         view.last_seq = seq  # type: ignore[assignment]
         return BatchRange(seq, seq, task)  # type: ignore[arg-type]
+
+    def _commit_first(self, batch: ScratchBatch, seq: int) -> BatchRange | None:
+        """Commit a frame that nothing is known of; the next one of its stream is like it."""
+        memo, task = self._memo, batch.task
+        known = memo.live_tasks.get(task) if type(task) is int else None
+        extent = memo.numbers.keys.get(seq >> EXTENT_BITS)
+        if known is None or extent is None or seq > SEQ_MAX:
+            return None
+        body = lone_append(batch, known)
+        if body is None:
+            return None
+        key, address = extent | (seq & LOW), batch.writes[0].address
+        assert type(address) is ScratchAddress
+        if known.stream is not None and (known.origin + key) >> STREAM_BITS != known.stream:
+            return None
+        sums = crc32(pack_columns((seq, task, 1, address.namespace, "", body))) - BIAS
+        session, values = (self._session, self._epoch), (address.namespace, sums, body)
+        with self._writer.lock:
+            if self._writer.closed:
+                self._writer.check_open()
+            origin = memo.numbers.key(task)
+            try:
+                if known.stream is None:
+                    self._run(_FIRST_FRAME, (key - origin, *session, origin, *values))
+                else:
+                    self._run(_FRAME, (known.origin + key, *session, *values))
+            except apsw.Error as error:
+                raise self._failed(error) from error
+            if known.stream is None:
+                stream = self._last_id() >> STREAM_BITS
+                known = replace(known, stream=stream, origin=(stream << STREAM_BITS) - origin)
+                memo.live_tasks[task] = known
+        self._remember(address, task, known, key - seq, seq)
+        self._view.last_seq = Seq(seq)
+        return BatchRange(Seq(seq), Seq(seq), task)
+
+    def _failed(self, error: apsw.Error) -> PicoError:
+        if isinstance(error, apsw.ConstraintError):
+            return lost(self._epoch)
+        return self._writer.failed(error)
+
+    def _remember(
+        self, address: ScratchAddress, task: Seq, known: LiveTask, shift: int, seq: int
+    ) -> None:
+        """Keep what the next frame shares with this one, whose key is ``seq + shift``."""
+        assert known.stream is not None
+        self._address, self._task, self._namespace = address, task, address.namespace
+        self._distance = known.origin + shift
+        end_of_stream = (known.stream << STREAM_BITS | STREAM_LAST) - self._distance
+        self._last = min(seq | LOW, end_of_stream, SEQ_MAX)

@@ -90,11 +90,9 @@ class _Loader:
             case DeletedConversation():
                 self._rows.put_conversation(item.conversation, item.through)
             case Entry():
-                self._rows.put_entry(item, self._compress(pack_entry(item)))
+                self._rows.put_entry(item, item.id, self._compress(pack_entry(item)))
             case Task():
-                known = self._rows.put_task(item, self._compress(pack(item.state, "state")))
-                if item.role != "terminal":
-                    self._memo.keep_task(item.id, known)
+                self._rows.put_task(item, item.id, self._compress(pack(item.state, "state")))
             case AddressPolicy():
                 if item.shape == "list":
                     self._rows.list_name(item.address)

@@ -11,14 +11,18 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import apsw
 
+from pico_sqlite.checksum import Column, checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.numbers import Numbers
 from pico_sqlite.readers import Readers
-from pico_store.address import Seq
+from pico_store.address import ConversationAddress
+from pico_store.errors import StoreDamagedError
 from pico_store.records import Conversation
 from pico_store.view import TaskFacts
 
 _KEPT_MAX: Final = 4_096
+_KINDS: Final = "SELECT kind, name, entries, checksum FROM kinds WHERE session = ?"
+_THEN: Final = "run pico verify, restore a backup"
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -31,19 +35,23 @@ SHOWN: Final = BACKGROUND | TURN | ABORT
 """The flags that the record shows, and that its checksum covers."""
 
 
-class LiveTask(NamedTuple):
-    """What a change of a live task needs to know of it."""
+class LiveTask(TaskFacts, frozen=True):
+    """What the checks ask of a live task, and what a change of it needs to know beside."""
 
-    conversation: int
     kind: str
     flags: int
     after: bytes | None
-    stream: int | None
+    stream: int | None = None
     """Where its scratch is kept; ``None`` if it never wrote any."""
-    origin: int
+    origin: int = 0
     """What a number's key is added to for the key of its scratch row."""
-    has_values: bool
+    has_values: bool = False
     """False only if its scratch surely holds no value, so that settling need not look."""
+
+    def columns(self, status: str, role: int) -> tuple[Column, ...]:
+        """Return what the checksum of its row covers between its number and its state."""
+        shown = self.flags & SHOWN
+        return (self.conversation, self.kind, status, role, shown, self.after)
 
 
 class ListName(NamedTuple):
@@ -73,11 +81,11 @@ class KindNames(dict[int, str]):
 
     def __missing__(self, kind: int) -> str:
         if self.readers is not None:
-            sql = "SELECT name FROM kinds WHERE kind = ? AND session = ?"
+            sql = f"{_KINDS} AND kind = ?"
             with self.readers.snapshot() as snapshot:
-                for (name,) in snapshot.rows(sql, (kind, self._session)):
-                    self[kind] = name
-                    return str(name)
+                for row in snapshot.rows(sql, (self._session, kind)):
+                    self[kind] = _checked_kind(row)
+                    return self[kind]
         raise KeyError(kind)
 
 
@@ -87,20 +95,19 @@ class Memo:
     def __init__(self, session: int, db: apsw.Connection) -> None:
         """Read the extents and kinds."""
         self.session = session
-        extents: list[Row] = db.execute(
-            "SELECT high, base FROM extents WHERE session = ?", (session,)
-        ).fetchall()
-        self.numbers = Numbers([(high, base) for high, base in extents])
-        self.kinds: dict[str, tuple[int, bool]] = {}
+        self.numbers = Numbers(_extents(db, session))
+        self.kinds: dict[str, int] = {}
+        self.entry_kinds: dict[str, int] = {}
+        """Those of them that entries have."""
         self.kind_names = KindNames(session)
-        for kind, name, entries in db.execute(
-            "SELECT kind, name, entries FROM kinds WHERE session = ?", (session,)
-        ):
-            self.kinds[name] = kind, bool(entries)
+        kinds: list[Row] = db.execute(_KINDS, (session,)).fetchall()
+        for row in kinds:
+            kind, name = row[0], _checked_kind(row)
+            self.kinds[name] = kind
+            if row[2]:
+                self.entry_kinds[name] = kind
             self.kind_names[kind] = name
         self.live_tasks: dict[int, LiveTask] = {}
-        self.live_facts: dict[int, TaskFacts] = {}
-        """What the checks ask of a task at every frame that it streams."""
         self.conversations: Bounded[int, Conversation] = Bounded()
         self.ancestors: Bounded[int, Conversation] = Bounded()
         """Records by id, deleted ones included: the links never change."""
@@ -109,23 +116,34 @@ class Memo:
         """Whether a conversation has sticky, and rewindable, values in a namespace."""
         self.lists: Bounded[tuple[int, str, str], ListName] = Bounded()
 
-    def keep_task(self, id: int, task: LiveTask) -> None:
-        """Note a live task."""
-        self.live_tasks[id] = task
-        self.live_facts[id] = TaskFacts(Seq(task.conversation), live=True)
-
-    def drop_task(self, id: int) -> LiveTask:
-        """Forget a task that is settled; return what was known of it."""
-        del self.live_facts[id]
-        return self.live_tasks.pop(id)
+    def note_policy(self, address: ConversationAddress) -> None:
+        """Note that an address holds a value or its tombstone."""
+        rewind, place = address.rewind, (address.conversation, address.namespace)
+        self.policies.keep((*place, address.key), rewind)
+        sticky, rewindable = self.namespaces.get(place, (True, True))
+        if not (rewindable if rewind else sticky):
+            self.namespaces[place] = (sticky or not rewind, rewindable or rewind)
 
     def refresh(self, db: apsw.Connection) -> None:
         """Read the extents and kinds that another handle may have added since."""
-        for high, base in db.execute(
-            "SELECT high, base FROM extents WHERE session = ?", (self.session,)
-        ):
+        for high, base in _extents(db, self.session):
             self.numbers.add(high, base)
-        for kind, name in db.execute(
-            "SELECT kind, name FROM kinds WHERE session = ?", (self.session,)
-        ):
-            self.kind_names[kind] = name
+        kinds: list[Row] = db.execute(_KINDS, (self.session,)).fetchall()
+        for row in kinds:
+            self.kind_names[row[0]] = _checked_kind(row)
+
+
+def _extents(db: apsw.Connection, session: int) -> list[tuple[int, int]]:
+    sql = "SELECT high, base, checksum FROM extents WHERE session = ?"
+    found: list[Row] = db.execute(sql, (session,)).fetchall()
+    for high, base, sums in found:
+        if checksum((base, session, high)) != sums:
+            raise StoreDamagedError(f"extent {base} is damaged: its checksum differs; {_THEN}")
+    return [(high, base) for high, base, _ in found]
+
+
+def _checked_kind(row: Row) -> str:
+    kind, name, entries, sums = row
+    if checksum((name, entries)) != sums:
+        raise StoreDamagedError(f"kind {kind} is damaged: its checksum differs; {_THEN}")
+    return str(name)

@@ -40,7 +40,7 @@ def dictionary_problems(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 def _is_whole(row: Row) -> bool:
     number, payloads, sums, body = row
-    return bool(checksum((number, payloads), body) == sums)
+    return bool(checksum((number, payloads, body)) == sums)
 
 
 class Packing:

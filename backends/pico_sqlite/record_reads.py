@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from pico_sqlite.checksum import checksum
+from pico_sqlite.checksum import checksum, coded_size
 from pico_sqlite.connection import Bindings, Row
 from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, TURN, LiveTask, Memo
 from pico_sqlite.readers import Snapshot
-from pico_sqlite.rows import conversation_columns, conversation_record, task_columns
+from pico_sqlite.rows import conversation_columns, conversation_record
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_store.address import Seq
 from pico_store.compression import COMPRESSED
@@ -70,14 +70,14 @@ class RecordReads:
     def last_seq(self, snapshot: Snapshot) -> Seq:
         """Return the number of the last committed write: of a main batch or of live scratch."""
         numbers = self._memo.numbers
-        last = 0
+        last: int = 0
         sql = (
-            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes > 0 "
+            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes NOT NULL "
             "ORDER BY id DESC LIMIT 1"
         )
         for bounds in numbers.ranges(1, SEQ_MAX, newest_first=True):
             if rows := self.fetch(snapshot, sql, bounds):
-                last = numbers.seq(rows[0][0]) + rows[0][1] - 1
+                last = self._main_batch(*rows[0]).last
                 break
         sql = (
             f"SELECT t.id, (SELECT max(s.id) FROM scratch s WHERE s.id BETWEEN {STREAM}) "
@@ -157,7 +157,7 @@ class RecordReads:
     def conversation(self, row: Row) -> Conversation:
         """Return a conversation from its row."""
         record = conversation_record(self._memo, row[:4])
-        if checksum(conversation_columns(record, row[4]), None) != row[5]:
+        if checksum(conversation_columns(record, row[4])) != row[5]:
             raise self.damaged(f"conversation {record.id}")
         self._counters.rows_decoded += 1
         return record
@@ -246,7 +246,7 @@ class RecordReads:
             None if by_task is None else seq(by_task),
             None if head is None else seq(head),
         )
-        if checksum(columns, row[7]) != row[6]:
+        if checksum((*columns, row[7])) != row[6]:
             raise self.damaged(f"entry {columns.id}")
         self._counters.rows_decoded += 1
         body = row[7]
@@ -256,7 +256,7 @@ class RecordReads:
         """Return the number of a kind; -1, the number of none, if it was never used."""
         known = self._memo.kinds.get(name)
         if known is not None:
-            return known[0]
+            return known
         sql = "SELECT kind FROM kinds WHERE session = ? AND name = ?"
         rows = self.fetch(snapshot, sql, (self._memo.session, name))
         return int(rows[0][0]) if rows else -1
@@ -342,7 +342,7 @@ class RecordReads:
         """Return a task from its row."""
         known, id = self.live_task(row), self._memo.numbers.seq(row[0])
         status, role, flags = row[3], _ROLE_NAMES[row[4]], row[5]
-        if checksum(task_columns(id, status, role, known), row[8]) != row[7]:
+        if checksum((id, *known.columns(status, row[4]), row[8])) != row[7]:
             raise self.damaged(f"task {id}")
         self._counters.rows_decoded += 1
         body = row[8]
@@ -350,7 +350,7 @@ class RecordReads:
         assert isinstance(state, dict)
         return Task(
             id=id,
-            conversation_id=Seq(known.conversation),
+            conversation_id=known.conversation,
             kind=known.kind,
             status=status,
             role=role,
@@ -367,7 +367,8 @@ class RecordReads:
         conversation = self._memo.numbers.seq(row[1])
         kind = self._memo.kind_names[row[2]]
         origin = 0 if stream is None else (stream << STREAM_BITS) - row[0]
-        return LiveTask(conversation, kind, row[5] or 0, row[6], stream, origin, has_values=True)
+        flags, after = row[5] or 0, row[6]
+        return LiveTask(conversation, True, kind, flags, after, stream, origin, has_values=True)
 
     def task_row(self, snapshot: Snapshot, id: Seq) -> Row | None:
         """Return a task's row if its conversation is live."""
@@ -400,15 +401,13 @@ class RecordReads:
         direction = "DESC" if window.newest_first else "ASC"
         found: list[BatchRange] = []
         sql = (
-            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes > 0 "
+            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes NOT NULL "
             f"ORDER BY id {direction} LIMIT ?"
         )
         newest_first = window.newest_first
         for part in numbers.ranges(window.first, window.last, newest_first=newest_first):
             rows = self.fetch(snapshot, sql, (*part, wanted))
-            for key, writes in rows:
-                first = numbers.seq(key)
-                found.append(BatchRange(first, Seq(first + writes - 1)))
+            found += [self._main_batch(*row) for row in rows]
             if len(found) >= wanted:
                 break
         bounds = (numbers.at_least(window.first), numbers.through(window.last))
@@ -429,6 +428,17 @@ class RecordReads:
         items = found[: window.limit]
         more = items[-1].first if len(found) > window.limit else None
         return Page(items, self.last_seq(snapshot), more)
+
+    def _main_batch(self, key: int, coded: int) -> BatchRange:
+        first, size = self._memo.numbers.seq(key), coded >> 16
+        if coded_size(first, size) != coded:
+            raise self.damaged(f"the size of batch {first}")
+        return BatchRange(first, Seq(first + size - 1))
+
+    def check_spent(self, seq: Seq, task: Seq, writes: int, sums: int) -> None:
+        """Compare a scratch row without a payload with its checksum."""
+        if checksum((seq, task, writes)) != sums:
+            raise self.damaged(f"scratch row {seq}")
 
     def damaged(self, what: str) -> StoreDamagedError:
         """Return the error that names a damaged record."""

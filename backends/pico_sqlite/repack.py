@@ -14,7 +14,7 @@ from pico_sqlite.numbers import EXTENT_BITS
 from pico_sqlite.packing import Packing, has_dictionaries
 from pico_sqlite.readers import Snapshot
 from pico_sqlite.record_reads import ENTRY, TASK, RecordReads
-from pico_sqlite.rows import task_columns, value_columns
+from pico_sqlite.rows import value_columns
 from pico_sqlite.schema import DICTIONARIES
 from pico_sqlite.writer import Writer
 from pico_store.compression import (
@@ -98,7 +98,7 @@ class _Reads:
     def task(self, row: Row) -> tuple[Column, ...]:
         records = self.of(row[0])[1]
         task = records.task(Snapshot(self._db), row, owns=False)
-        return task_columns(task.id, task.status, task.role, records.live_task(row))
+        return (task.id, *records.live_task(row).columns(task.status, row[4]))
 
     def value(self, row: Row) -> tuple[Column, ...]:
         scope, namespace, key, seq = row[:4]
@@ -206,13 +206,13 @@ def _repack_part(
     for row in rows:
         *_, sums, body = row
         columns = table.covered(reads, row)
-        if checksum(columns, body) != sums:
+        if checksum((*columns, body)) != sums:
             # Never from a damaged row: what is sealed again has to be what was written.
             problem = f"{table.name} row {table.key(row)} is damaged; run pico verify"
             raise StoreDamagedError(f"{db.filename}: vacuum: {problem}")
         made = shrunk(body)
         if made != body:
-            db.execute(table.update(), (checksum(columns, made), made, *table.key(row)))
+            db.execute(table.update(), (checksum((*columns, made)), made, *table.key(row)))
     return table.key(rows[-1]) if rows else None
 
 
@@ -234,7 +234,7 @@ def _train(writer: Writer, packing: Packing) -> None:
         if number == 0:
             db.execute(DICTIONARIES)
         number += 1
-        sums = checksum((number, payloads), dictionary)
+        sums = checksum((number, payloads, dictionary))
         row = (number, payloads, sums, dictionary)
         db.execute("INSERT INTO dictionaries VALUES(?, ?, ?, ?)", row)
     packing.forget()

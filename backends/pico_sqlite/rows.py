@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
+from zlib import crc32
 
 import apsw
-import msgspec
+from msgspec.structs import replace
 
-from pico_sqlite.checksum import checksum
+from pico_sqlite.checksum import BIAS, Column, checksum, coded_size, pack
 from pico_sqlite.connection import Row
-from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, SHOWN, TURN, ListName, LiveTask, Memo
-from pico_sqlite.numbers import EXTENT_BITS
+from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, TURN, ListName, LiveTask, Memo
+from pico_sqlite.numbers import EXTENT_BITS, LOW
 from pico_sqlite.scratch_rows import ScratchRows, lost, stored_key
-from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq
+from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
 from pico_store.batch import (
     DeleteConversation,
     ListAppend,
@@ -32,30 +33,35 @@ from pico_store.forks import inherited_through
 from pico_store.records import Conversation, Entry, ForkPoint, Task
 
 ROLES: Final = {"start": 0, "inflight": 1, "terminal": 2}
-_pack = msgspec.msgpack.Encoder().encode
+TERMINAL: Final = ROLES["terminal"]
 
-_BOUNDARY = "INSERT INTO records(id, writes) VALUES(?, ?)"
-_ENTRY = (
-    "INSERT INTO records(id, writes, role, conversation, kind, checksum, key, by_task, head, body) "
-    "VALUES(?, ?, 3, ?, ?, ?, ?, ?, ?, ?)"
+# Short texts: the driver hashes one at each call. The first row of a batch also says whether the
+# handle still owns the session: another owner may have added the same rows.
+_OWNED: Final = "FROM sessions WHERE session=? AND epoch=?"
+_BOUNDARY: Final = "INSERT INTO records(id,writes) VALUES(?,?)"
+_FIRST_BOUNDARY: Final = f"INSERT INTO records(id,writes) SELECT ?,? {_OWNED}"
+_ENTRY: Final = "INSERT INTO records VALUES(?,NULL,3,?,?,?,?,?,?,NULL,NULL,NULL,NULL,NULL,?)"
+_FIRST_ENTRY: Final = (
+    "INSERT INTO records SELECT ?1,?9,3,?2,?3,?4,?5,?6,?7,NULL,NULL,NULL,NULL,NULL,?8 "
+    "FROM sessions WHERE session=?10 AND epoch=?11"
 )
-_TASK = (
-    "INSERT INTO records(id, writes, role, conversation, kind, checksum, session, live, status, "
-    "flags, after, body) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_TASK: Final = "INSERT INTO records VALUES(?,NULL,?,?,?,?,NULL,NULL,NULL,?,?,?,?,?,?)"
+_FIRST_TASK: Final = (
+    "INSERT INTO records SELECT ?1,?12,?2,?3,?4,?5,NULL,NULL,NULL,?6,?7,?8,?9,?10,?11 "
+    "FROM sessions WHERE session=?13 AND epoch=?14"
 )
-_SETTLE = (
-    "UPDATE records SET status = ?, role = 2, live = NULL, checksum = ?, body = ? WHERE id = ?"
-)
-_CONVERSATION = (
+_PATCH: Final = "UPDATE records SET status=?,role=?,flags=?,checksum=?,body=? WHERE id=?"
+_SETTLE: Final = "UPDATE records SET status=?,role=2,live=NULL,checksum=?,body=? WHERE id=?"
+_CONVERSATION: Final = (
     "INSERT INTO conversations VALUES(?, ?, ?, ?, ?, "
     "(SELECT conversation FROM records WHERE id = ?), ?, ?)"
 )
-_PATCH = "UPDATE records SET status = ?, role = ?, flags = ?, checksum = ?, body = ? WHERE id = ?"
-_CURRENT = "INSERT OR REPLACE INTO current_values VALUES(?, ?, ?, ?, ?, ?)"
-_FORGET = "DELETE FROM current_values WHERE scope = ? AND namespace = ? AND key = ?"
-_VERSION = "INSERT INTO value_versions VALUES(?, ?, ?, ?, ?, ?)"
-_ELEMENT = "INSERT INTO list_elements VALUES(?, ?, ?, ?)"
-_MARKER = "INSERT INTO list_markers VALUES(?, ?, ?)"
+_CURRENT: Final = "REPLACE INTO current_values VALUES(?,?,?,?,?,?)"
+_FORGET: Final = "DELETE FROM current_values WHERE scope=? AND namespace=? AND key=?"
+_VERSION: Final = "INSERT INTO value_versions VALUES(?,?,?,?,?,?)"
+_ELEMENT: Final = "INSERT INTO list_elements VALUES(?,?,?,?)"
+_MARKER: Final = "INSERT INTO list_markers VALUES(?,?,?,?)"
+_REMOVE: Final = "DELETE FROM list_elements WHERE list=? AND seq=?"
 
 
 class Rows:
@@ -64,10 +70,14 @@ class Rows:
     def __init__(self, db: apsw.Connection, memo: Memo, epoch: int) -> None:
         self.db = db
         self._run = db.cursor().execute
+        self._changes = db.changes
         self._memo = memo
         self._epoch = epoch
-        # The size of a batch whose first row has not been written yet.
-        self._writes: int | None = None
+        # The coded size of a batch whose first row has not been written yet.
+        self._size: int | None = None
+        # What each deletion of the batch that is still to be written takes.
+        self._taken: list[list[Seq]] = []
+        self._passing: set[Seq] = set()
         self.scratch = ScratchRows(db, memo, self.put_value)
 
     def write(self, checked: CheckedBatch) -> None:
@@ -76,50 +86,62 @@ class Rows:
         Raises:
             OwnershipLostError: Another open took the session over; nothing was written.
         """
-        # First of all: another owner may have added the same rows.
-        sql = "SELECT 1 FROM sessions WHERE session = ? AND epoch = ?"
+        seq, writes = checked.first, checked.writes
+        keys = self._memo.numbers.keys
+        high = seq >> EXTENT_BITS
+        if high not in keys or checked.last >> EXTENT_BITS != high or checked.task is not None:
+            self._check_owned()
+            for needed in range(high, (checked.last >> EXTENT_BITS) + 1):
+                if needed not in keys:
+                    self.add_extent(needed)
+            if checked.task is not None:
+                self.scratch.write(checked)
+                return
+        self._size = coded_size(seq, len(writes))
+        if type(writes[0]) is not Entry and type(writes[0]) is not Task:
+            self._open(_FIRST_BOUNDARY, (keys[high] | (seq & LOW),))
+        self._passing = checked.passing
+        if checked.deletions:
+            self._taken = list(checked.deletions.values())
+        for write, body in zip(writes, checked.bodies, strict=True):
+            _WRITERS[type(write)](self, write, seq, body)
+            seq += 1  # type: ignore[assignment]
+
+    def _open(self, sql: str, values: tuple[Column, ...]) -> None:
+        """Insert the first row of a batch, if the handle owns the session."""
+        self._run(sql, values + (self._size, self._memo.session, self._epoch))  # noqa: RUF005
+        if not self._changes():
+            raise lost(self._epoch)
+        self._size = None
+
+    def _check_owned(self) -> None:
+        sql = f"SELECT 1 {_OWNED}"
         if not self._run(sql, (self._memo.session, self._epoch)).fetchall():
             raise lost(self._epoch)
-        seq = checked.first
-        numbers = self._memo.numbers
-        for high in range(seq >> EXTENT_BITS, (checked.last >> EXTENT_BITS) + 1):
-            if high not in numbers.keys:
-                self.add_extent(high)
-        if checked.task is not None:
-            self.scratch.write(checked)
-            return
-        self._writes = len(checked.writes)
-        if type(checked.writes[0]) not in (Entry, Task):
-            self._run(_BOUNDARY, (numbers.key(seq), self._writes))
-            self._writes = None
-        for write, body in zip(checked.writes, checked.bodies, strict=True):
-            if type(write) is DeleteConversation:
-                self._delete_conversations(checked.deletions[seq - checked.first])
-            else:
-                _WRITERS[type(write)](self, write, seq, body)
-            seq += 1  # type: ignore[assignment]
 
     def add_extent(self, high: int) -> None:
         """Give the session another extent."""
         base = self._one("SELECT coalesce(max(base), -1) + 1 FROM extents")[0]
-        self._run("INSERT INTO extents VALUES(?, ?, ?)", (base, self._memo.session, high))
+        session = self._memo.session
+        values = (base, session, high, checksum((base, session, high)))
+        self._run("INSERT INTO extents VALUES(?, ?, ?, ?)", values)
         self._memo.numbers.add(high, base)
 
     def kind(self, name: str, *, entries: bool) -> int:
         """Return the number of a kind, noting whether entries use it."""
         known = self._memo.kinds.get(name)
-        if known is not None and known[1] >= entries:
-            return known[0]
         if known is None:
-            sql = "INSERT INTO kinds(session, name, entries) VALUES(?, ?, ?)"
-            self._run(sql, (self._memo.session, name, entries))
-            kind = self.db.last_insert_rowid()
-        else:
-            kind = known[0]
-            self._run("UPDATE kinds SET entries = 1 WHERE kind = ?", (kind,))
-        self._memo.kinds[name] = kind, entries
-        self._memo.kind_names[kind] = name
-        return kind
+            sql = "INSERT INTO kinds(session, name, entries, checksum) VALUES(?, ?, ?, ?)"
+            self._run(sql, (self._memo.session, name, entries, checksum((name, int(entries)))))
+            known = self.db.last_insert_rowid()
+            self._memo.kinds[name] = known
+            self._memo.kind_names[known] = name
+        elif entries and name not in self._memo.entry_kinds:
+            sql = "UPDATE kinds SET entries = 1, checksum = ? WHERE kind = ?"
+            self._run(sql, (checksum((name, 1)), known))
+        if entries:
+            self._memo.entry_kinds[name] = known
+        return known
 
     def list_name(self, address: Address) -> ListName:
         """Return the row of a list, making it at the list's first write."""
@@ -131,8 +153,10 @@ class Rows:
             found: list[Row] = self._run(sql, (scope, address.namespace, key)).fetchall()
             if not found:
                 rewind = type(address) is ConversationAddress and address.rewind
-                sql = "INSERT INTO lists(scope, namespace, key, rewind) VALUES(?, ?, ?, ?)"
-                self._run(sql, (scope, address.namespace, key, rewind))
+                values = (scope, address.namespace, key, rewind)
+                sums = checksum(list_columns(self._memo, *values))
+                sql = "INSERT INTO lists(scope, namespace, key, rewind, checksum) "
+                self._run(sql + "VALUES(?, ?, ?, ?, ?)", (*values, sums))
                 found = [(self.db.last_insert_rowid(), rewind)]
             known = ListName(int(found[0][0]), bool(found[0][1]))
             self._memo.lists.keep((scope, address.namespace, key), known)
@@ -170,7 +194,7 @@ class Rows:
                 None if owner is None else numbers.key(owner),
                 None if owner is None else numbers.key(owner),
                 through,
-                checksum(conversation_columns(record, through), None),
+                checksum(conversation_columns(record, through)),
             ),
         )
         if owner is not None:
@@ -178,9 +202,10 @@ class Rows:
             self._run(sql, (numbers.key(owner),))
             known = self._memo.live_tasks.get(owner)
             if known is not None:
-                self._memo.live_tasks[owner] = known._replace(flags=known.flags | OWNER)
+                self._memo.live_tasks[owner] = replace(known, flags=known.flags | OWNER)
 
-    def _delete_conversations(self, taken: list[Seq]) -> None:
+    def _delete_conversation(self, write: DeleteConversation, seq: Seq, body: None) -> None:
+        taken = self._taken.pop(0)
         for id in taken:
             self._memo.conversations.pop(id, None)
             self._set_through(self._stored_conversation(id), Seq(0))
@@ -196,7 +221,7 @@ class Rows:
     def _set_through(self, record: Conversation, through: Seq) -> None:
         columns = conversation_columns(record, through)
         sql = "UPDATE conversations SET through = ?, checksum = ? WHERE id = ?"
-        self._run(sql, (through, checksum(columns, None), self._memo.numbers.key(record.id)))
+        self._run(sql, (through, checksum(columns), self._memo.numbers.key(record.id)))
 
     def _stored_conversation(self, id: Seq) -> Conversation:
         sql = "SELECT id, parent, at, owner FROM conversations WHERE id = ?"
@@ -213,127 +238,127 @@ class Rows:
 
     # --- Entries and tasks ---
 
-    def _entry(self, write: Entry, seq: Seq, body: bytes) -> None:
-        self.put_entry(write, body)
+    # The hot ones do the arithmetic of numbers.py and of checksum.py themselves: a call takes as
+    # long as what it does.
 
-    def put_entry(self, write: Entry, body: bytes) -> None:
+    def put_entry(self, write: Entry, seq: Seq, body: bytes) -> None:
         """Insert an entry."""
-        numbers = self._memo.numbers
-        columns = (
-            write.id,
+        memo, conversation, by, head = (
+            self._memo,
             write.conversation_id,
-            write.kind,
-            write.key,
             write.by_task_id,
             write.head,
         )
-        self._run(
-            _ENTRY,
-            (
-                numbers.key(write.id),
-                self._writes,
-                numbers.key(write.conversation_id),
-                self.kind(write.kind, entries=True),
-                checksum(columns, body),
-                write.key,
-                None if write.by_task_id is None else numbers.key(write.by_task_id),
-                None if write.head is None else numbers.key(write.head),
-                body,
-            ),
+        keys, kind, name = memo.numbers.keys, write.kind, write.key
+        number = memo.entry_kinds.get(kind)
+        values = (
+            keys[seq >> EXTENT_BITS] | (seq & LOW),
+            keys[conversation >> EXTENT_BITS] | (conversation & LOW),
+            self.kind(kind, entries=True) if number is None else number,
+            crc32(pack((seq, conversation, kind, name, by, head, body))) - BIAS,
+            name,
+            None if by is None else keys[by >> EXTENT_BITS] | (by & LOW),
+            None if head is None else keys[head >> EXTENT_BITS] | (head & LOW),
+            body,
         )
-        self._writes = None
+        if self._size is None:
+            self._run(_ENTRY, values)
+        else:
+            self._open(_FIRST_ENTRY, values)
 
     def put_boundary(self, first: Seq, writes: int) -> None:
         """Note where a batch of a snapshot begins, whose records are there already."""
-        key = self._memo.numbers.key(first)
-        self._run("UPDATE records SET writes = ? WHERE id = ?", (writes, key))
-        if not self.db.changes():
-            self._run(_BOUNDARY, (key, writes))
+        key, size = self._memo.numbers.key(first), coded_size(first, writes)
+        self._run("UPDATE records SET writes = ? WHERE id = ?", (size, key))
+        if not self._changes():
+            self._run(_BOUNDARY, (key, size))
 
-    def _task(self, write: Task, seq: Seq, body: bytes) -> None:
-        self._memo.keep_task(seq, self.put_task(write, body))
-
-    def put_task(self, write: Task, body: bytes) -> LiveTask:
-        """Insert a task; return what a later change needs to know."""
-        numbers = self._memo.numbers
-        flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
-        after = _pack(write.after) if write.after else None
-        known = LiveTask(write.conversation_id, write.kind, flags, after, None, 0, has_values=False)
-        session = self._memo.session
-        self._run(
-            _TASK,
-            (
-                numbers.key(write.id),
-                self._writes,
-                ROLES[write.role],
-                numbers.key(write.conversation_id),
-                self.kind(write.kind, entries=False),
-                checksum(task_columns(write.id, write.status, write.role, known), body),
-                session,
-                None if write.role == "terminal" else session,
-                write.status,
-                flags,
-                after,
-                body,
-            ),
+    def put_task(self, write: Task, seq: Seq, body: bytes) -> None:
+        """Insert a task and, if it is live, remember it."""
+        memo, conversation = self._memo, write.conversation_id
+        keys, kind, status, role = memo.numbers.keys, write.kind, write.status, ROLES[write.role]
+        flags = 0
+        if write.background or write.turn or write.abort:
+            flags = BACKGROUND * write.background | TURN * write.turn | ABORT * write.abort
+        after = pack(write.after) if write.after else None
+        number = memo.kinds.get(kind)
+        session = memo.session
+        values = (
+            keys[seq >> EXTENT_BITS] | (seq & LOW),
+            role,
+            keys[conversation >> EXTENT_BITS] | (conversation & LOW),
+            self.kind(kind, entries=False) if number is None else number,
+            crc32(pack((seq, conversation, kind, status, role, flags, after, body))) - BIAS,
+            session,
+            status,
+            None if role == TERMINAL else session,
+            flags,
+            after,
+            body,
         )
-        self._writes = None
-        return known
+        if self._size is None:
+            self._run(_TASK, values)
+        else:
+            self._open(_FIRST_TASK, values)
+        if role != TERMINAL:
+            memo.live_tasks[seq] = LiveTask(conversation, True, kind, flags, after)
 
     def _patch(self, write: PatchTask, seq: Seq, body: bytes | None) -> None:
-        known = self._memo.live_tasks[write.id]
-        if write.abort:
-            known = known._replace(flags=known.flags | ABORT)
-        status, role = write.status, write.role
-        key = self._memo.numbers.key(write.id)
+        id, keys = write.id, self._memo.numbers.keys
+        known = self._memo.live_tasks[id]
+        key = keys[id >> EXTENT_BITS] | (id & LOW)
+        if write.abort and not known.flags & ABORT:
+            known = replace(known, flags=known.flags | ABORT)
+            self._memo.live_tasks[id] = known
         if body is None:
-            sql = "SELECT status, role, body FROM records WHERE id = ?"
-            status, stored, body = self._one(sql, key)
-            role = "start" if stored == 0 else "inflight"
-        assert status is not None
-        assert role is not None
-        assert body is not None
-        sums = checksum(task_columns(write.id, status, role, known), body)
-        self._run(_PATCH, (status, ROLES[role], known.flags, sums, body, key))
-        self._memo.live_tasks[write.id] = known
+            status, role, body = self._one(
+                "SELECT status, role, body FROM records WHERE id = ?", key
+            )
+        else:
+            assert write.role is not None
+            status, role = write.status, ROLES[write.role]
+        sums = crc32(pack((id, *known.columns(status, role), body))) - BIAS
+        self._run(_PATCH, (status, role, known.flags, sums, body, key))
 
     def _settle(self, write: SettleTask, seq: Seq, body: bytes) -> None:
-        known = self._memo.drop_task(write.id)
-        key = self._memo.numbers.key(write.id)
-        sums = checksum(task_columns(write.id, write.status, "terminal", known), body)
-        self._run(_SETTLE, (write.status, sums, body, key))
-        self.scratch.retire(known, key)
+        id, status, keys = write.id, write.status, self._memo.numbers.keys
+        known = self._memo.live_tasks.pop(id)
+        key = keys[id >> EXTENT_BITS] | (id & LOW)
+        sums = crc32(pack((id, *known.columns(status, TERMINAL), body))) - BIAS
+        self._run(_SETTLE, (status, sums, body, key))
+        if known.stream is not None:
+            self.scratch.retire(known, key)
 
     # --- Values and lists of a main batch ---
 
-    def _set(self, write: ValueSet, seq: Seq, body: bytes) -> None:
+    def _set(self, write: ValueSet | ValueDelete, seq: Seq, body: bytes | None) -> None:
         self.put_value(write.address, seq, body)
-
-    def _delete(self, write: ValueDelete, seq: Seq, body: None) -> None:
-        self.put_value(write.address, seq, None)
 
     def put_value(self, address: Address, seq: Seq, body: bytes | None) -> None:
         """Give an address a version; without a body, make it absent.
 
         In a conversation a tombstone stays: for the history, or for the policy.
         """
-        rewind = type(address) is ConversationAddress and address.rewind
-        key = stored_key(address.key)
-        scope = self.scope(address)
+        memo, namespace, name = self._memo, address.namespace, address.key
+        keys, key = memo.numbers.keys, "" if name is None else ":" + name
+        sql = _CURRENT
+        owner = 0
+        if type(address) is SessionAddress:
+            scope = keys[0]
+        elif type(address) is ConversationAddress:
+            owner = address.conversation
+            scope = keys[owner >> EXTENT_BITS] | (owner & LOW)
+            memo.note_policy(address)
+            if address.rewind:
+                sql = _VERSION
+        else:
+            assert type(address) is ScratchAddress
+            owner, scope = -address.task, self.scope(address)
         if body is None and type(address) is not ConversationAddress:
-            self._run(_FORGET, (scope, address.namespace, key))
+            self._run(_FORGET, (scope, namespace, key))
             return
-        sums = checksum(value_columns(self._memo, seq, scope, address.namespace, key), body)
-        sql = _VERSION if rewind else _CURRENT
-        self._run(sql, (scope, address.namespace, key, seq, sums, body))
-        if type(address) is ConversationAddress:
-            policy = (address.conversation, address.namespace, address.key)
-            self._memo.policies.keep(policy, address.rewind)
-            found = self._memo.namespaces.get(policy[:2])
-            if found is not None:
-                sticky, rewindable = found
-                found = (True, rewindable) if not address.rewind else (sticky, True)
-                self._memo.namespaces[policy[:2]] = found
+        sums = crc32(pack((seq, owner, namespace, key, body))) - BIAS
+        self._run(sql, (scope, namespace, key, seq, sums, body))
 
     def has_current(self, address: Address) -> bool:
         """Tell whether a sticky address has a row."""
@@ -342,23 +367,24 @@ class Rows:
         return bool(self._run(sql, values).fetchall())
 
     def _append(self, write: ListAppend, seq: Seq, body: bytes) -> None:
-        self.put_element(self.list_name(write.address).list, seq, body)
+        name = self.list_name(write.address)
+        if name.rewind or seq not in self._passing:
+            self.put_element(name.list, seq, body)
 
     def put_element(self, list: int, seq: Seq, body: bytes) -> None:
         """Insert a list element."""
-        self._run(_ELEMENT, (list, seq, checksum((seq, list), body), body))
+        self._run(_ELEMENT, (list, seq, crc32(pack((seq, list, body))) - BIAS, body))
 
     def put_marker(self, list: int, element: int, seq: Seq) -> None:
         """Insert a removal or, with element 0, a clear."""
-        self._run(_MARKER, (list, element, seq))
+        self._run(_MARKER, (list, element, seq, checksum((seq, element, list))))
 
     def _remove(self, write: ListRemove, seq: Seq, body: None) -> None:
         name = self.list_name(write.address)
         if name.rewind:
             self.put_marker(name.list, write.element, seq)
-        else:
-            sql = "DELETE FROM list_elements WHERE list = ? AND seq = ?"
-            self._run(sql, (name.list, write.element))
+        elif write.element not in self._passing:
+            self._run(_REMOVE, (name.list, write.element))
 
     def _clear(self, write: ListClear, seq: Seq, body: None) -> None:
         name = self.list_name(write.address)
@@ -386,12 +412,11 @@ def conversation_columns(record: Conversation, through: int | None) -> tuple[int
     return (record.id, *fork, record.owner, through)
 
 
-def task_columns(
-    id: Seq, status: str, role: str, known: LiveTask
-) -> tuple[int | str | bytes | None, ...]:
-    """Return what a task's checksum covers beside its state."""
-    shown = known.flags & SHOWN
-    return (id, known.conversation, known.kind, status, ROLES[role], shown, known.after)
+def list_columns(
+    memo: Memo, scope: int, namespace: str, key: str, rewind: int
+) -> tuple[int | str, ...]:
+    """Return what the checksum of a list's row covers."""
+    return (memo.numbers.seq(scope), namespace, key, int(rewind))
 
 
 def value_columns(
@@ -404,13 +429,14 @@ def value_columns(
 
 _WRITERS: Final[dict[type, Callable[[Rows, Any, Seq, Any], None]]] = {
     ValueSet: Rows._set,
-    ValueDelete: Rows._delete,
+    ValueDelete: Rows._set,
     ListAppend: Rows._append,
     ListRemove: Rows._remove,
     ListClear: Rows._clear,
     Conversation: Rows._conversation,
-    Entry: Rows._entry,
-    Task: Rows._task,
+    DeleteConversation: Rows._delete_conversation,
+    Entry: Rows.put_entry,
+    Task: Rows.put_task,
     PatchTask: Rows._patch,
     SettleTask: Rows._settle,
 }

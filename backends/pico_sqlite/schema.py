@@ -18,13 +18,13 @@ FORMAT_VERSION: Final = 1
 SCHEMA: Final = (
     """CREATE TABLE sessions(
         session INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, epoch INT NOT NULL,
-        owner TEXT)""",
+        owner TEXT, checksum INT NOT NULL)""",
     """CREATE TABLE extents(
         base INTEGER PRIMARY KEY, session INT NOT NULL, high INT NOT NULL,
-        UNIQUE(session, high))""",
+        checksum INT NOT NULL, UNIQUE(session, high))""",
     """CREATE TABLE kinds(
         kind INTEGER PRIMARY KEY, session INT NOT NULL, name TEXT NOT NULL, entries INT NOT NULL,
-        UNIQUE(session, name))""",
+        checksum INT NOT NULL, UNIQUE(session, name))""",
     """CREATE TABLE conversations(
         id INTEGER PRIMARY KEY, session INT NOT NULL, parent INT, at INT, owner INT,
         owner_conversation INT, through INT, checksum INT NOT NULL)""",
@@ -35,8 +35,9 @@ SCHEMA: Final = (
         WHERE owner_conversation IS NOT NULL""",
     # Entries (role 3), tasks (roles 0 to 2) and, where a batch begins with neither, its boundary
     # (role NULL), all by number: what a commit creates lands on one page at the end of the tree.
-    # writes is the size of the batch that begins at the row; session is set for tasks, and live is
-    # the session of those that are not terminal: no patch changes what an index is made of.
+    # writes is the size of the batch that begins at the row, coded (see checksum.py); session is
+    # set for tasks, and live is the session of those that are not terminal: no patch changes what
+    # an index is made of.
     """CREATE TABLE records(
         id INTEGER PRIMARY KEY, writes INT, role INT, conversation INT, kind INT, checksum INT,
         key TEXT, by_task INT, head INT, session INT, status TEXT, live INT, flags INT,
@@ -60,13 +61,14 @@ SCHEMA: Final = (
         PRIMARY KEY(scope, namespace, key, seq)) WITHOUT ROWID""",
     """CREATE TABLE lists(
         list INTEGER PRIMARY KEY, scope INT NOT NULL, namespace TEXT NOT NULL, key TEXT NOT NULL,
-        rewind INT NOT NULL, UNIQUE(scope, namespace, key))""",
+        rewind INT NOT NULL, checksum INT NOT NULL, UNIQUE(scope, namespace, key))""",
     """CREATE TABLE list_elements(
         list INT, seq INT, checksum INT NOT NULL, body BLOB NOT NULL,
         PRIMARY KEY(list, seq)) WITHOUT ROWID""",
     # Removals (element > 0) and clears (element 0) of rewindable lists.
     """CREATE TABLE list_markers(
-        list INT, element INT, seq INT, PRIMARY KEY(list, element, seq)) WITHOUT ROWID""",
+        list INT, element INT, seq INT, checksum INT NOT NULL,
+        PRIMARY KEY(list, element, seq)) WITHOUT ROWID""",
     # One row a scratch write, by its task's stream (see scratch_rows.py). writes is the size of the
     # batch in its first row, else 0; task is set in the stream's first row. body NULL: nothing is
     # left of the write but its number, which the sequence and the boundaries need.

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import apsw
+from msgspec.structs import replace
 
 from pico_sqlite.checksum import checksum
-from pico_sqlite.connection import Row
+from pico_sqlite.connection import Bindings, Row
 from pico_sqlite.memo import LiveTask, Memo
 from pico_store.address import Address, ScratchAddress, Seq
 from pico_store.batch import ListAppend, ListClear, ListRemove, ValueDelete, ValueSet
@@ -24,7 +25,7 @@ STREAM_BITS: Final = 32
 STREAM_LAST: Final = (1 << STREAM_BITS) - 1
 _ROW: Final = "INSERT INTO scratch VALUES(?, ?, ?, ?, ?, ?, ?)"
 _SPENT: Final = (
-    "UPDATE scratch SET namespace = NULL, key = NULL, checksum = NULL, body = NULL WHERE "
+    "UPDATE scratch SET namespace = NULL, key = NULL, checksum = ?, body = NULL WHERE id = ?"
 )
 
 PutValue = Callable[[Address, Seq, bytes | None], None]
@@ -76,8 +77,8 @@ class ScratchRows:
             rows: list[Row] = self._run(sql).fetchall()
             stream = int(rows[0][0])
             self._starts = self._memo.numbers.key(task)
-            known = known._replace(stream=stream, origin=(stream << STREAM_BITS) - self._starts)
-            self._memo.keep_task(task, known)
+            known = replace(known, stream=stream, origin=(stream << STREAM_BITS) - self._starts)
+            self._memo.live_tasks[task] = known
         return known
 
     def put(
@@ -92,21 +93,21 @@ class ScratchRows:
         if id >> STREAM_BITS != known.stream:
             problem = f"task {address.task} is 2^32 numbers of this file old; settle it"
             raise LimitExceededError("TASK-4", "task", problem)
-        row: Row = (None, None, None, None)
+        row: Row = (None, None, checksum((seq, address.task, writes)), None)
         if body is not None:
             stored = stored_key(address.key)
-            columns = (seq, address.task, writes, address.namespace, stored)
-            row = (address.namespace, stored, checksum(columns, body), body)
+            sums = checksum((seq, address.task, writes, address.namespace, stored, body))
+            row = (address.namespace, stored, sums, body)
         self._run(_ROW, (id, writes, self._starts, *row))
         self._starts = None
 
     def retire(self, known: LiveTask, key: int) -> None:
-        """Delete a task's scratch."""
-        if known.stream is not None:
-            first = known.stream << STREAM_BITS
-            self._run("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
-            if known.has_values:
-                self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
+        """Delete the scratch of a task that wrote some."""
+        assert known.stream is not None
+        first = known.stream << STREAM_BITS
+        self._run("DELETE FROM scratch WHERE id BETWEEN ? AND ?", (first, first | STREAM_LAST))
+        if known.has_values:
+            self._run("DELETE FROM current_values WHERE scope = ?", (-key,))
 
     # Each returns whether the write's own row holds its payload.
 
@@ -115,7 +116,7 @@ class ScratchRows:
 
     def _remove(self, known: LiveTask, write: ListRemove, seq: Seq, body: None) -> bool:
         id = known.origin + self._memo.numbers.key(write.element)
-        self._run(_SPENT + "id = ?", (id,))
+        self._spend(known, write, "id = ?", (id,))
         return False
 
     def _clear(self, known: LiveTask, write: ListClear, seq: Seq, body: None) -> bool:
@@ -123,14 +124,25 @@ class ScratchRows:
         first = known.stream << STREAM_BITS
         name = (write.address.namespace, stored_key(write.address.key))
         where = "id BETWEEN ? AND ? AND namespace = ? AND key = ?"
-        self._run(_SPENT + where, (first, first | STREAM_LAST, *name))
+        self._spend(known, write, where, (first, first | STREAM_LAST, *name))
         return False
+
+    def _spend(
+        self, known: LiveTask, write: ListRemove | ListClear, where: str, values: Bindings
+    ) -> None:
+        """Leave nothing of some rows but their numbers."""
+        assert type(write.address) is ScratchAddress
+        sql = f"SELECT id, writes FROM scratch WHERE {where}"
+        rows: list[Row] = self._run(sql, values).fetchall()
+        for id, writes in rows:
+            seq = self._memo.numbers.seq(id - known.origin)
+            self._run(_SPENT, (checksum((seq, write.address.task, writes)), id))
 
     def _set(self, known: LiveTask, write: ValueSet, seq: Seq, body: bytes) -> bool:
         self._put_value(write.address, seq, body)
         if not known.has_values:
             assert type(write.address) is ScratchAddress
-            self._memo.keep_task(write.address.task, known._replace(has_values=True))
+            self._memo.live_tasks[write.address.task] = replace(known, has_values=True)
         return False
 
     def _delete(self, known: LiveTask, write: ValueDelete, seq: Seq, body: None) -> bool:

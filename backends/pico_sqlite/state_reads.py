@@ -13,7 +13,7 @@ from pico_sqlite.connection import Row
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Snapshot
 from pico_sqlite.record_reads import RecordReads, stream_rows
-from pico_sqlite.rows import value_columns
+from pico_sqlite.rows import list_columns, value_columns
 from pico_sqlite.scratch_rows import STREAM_LAST, stored_key
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, Shape
 from pico_store.compression import COMPRESSED
@@ -151,7 +151,7 @@ class StateReads:
     def version(self, row: Row, scope: int, namespace: str, key: str) -> Version[JsonValue] | None:
         """Return a version from its row; ``None`` for a tombstone."""
         seq, sums, body = row
-        if checksum(value_columns(self._memo, seq, scope, namespace, key), body) != sums:
+        if checksum((*value_columns(self._memo, seq, scope, namespace, key), body)) != sums:
             raise self._records.damaged(f"value {namespace!r} {key[1:]!r} of write {seq}")
         if body is None:
             return None
@@ -285,7 +285,7 @@ class StateReads:
         body: bytes,
     ) -> Element[JsonValue]:
         """Return an element from its row's parts."""
-        if checksum(columns, body) != sums:
+        if checksum((*columns, body)) != sums:
             raise self._records.damaged(f"list element {seq}")
         self._counters.rows_decoded += 1
         plain = self._records.plain(body) if body[0] in COMPRESSED else body
@@ -299,10 +299,10 @@ class StateReads:
         """Return the policy that an address was first written with."""
         scope = self._scope(address)
         values = (scope, address.namespace, stored_key(address.key))
-        where = "WHERE scope = ? AND namespace = ? AND key = ? LIMIT 1"
         if shape == "list":
-            rows = self._records.fetch(snapshot, f"SELECT rewind FROM lists {where}", values)
-            return bool(rows[0][0]) if rows else None
+            found = self._list_row(snapshot, address)
+            return None if found is None else bool(found[1])
+        where = "WHERE scope = ? AND namespace = ? AND key = ? LIMIT 1"
         if self._records.fetch(snapshot, f"SELECT 1 FROM current_values {where}", values):
             return False
         if self._records.fetch(snapshot, f"SELECT 1 FROM value_versions {where}", values):
@@ -338,10 +338,31 @@ class StateReads:
     def _list(self, snapshot: Snapshot, address: Address) -> int | None:
         # An ancestor's sticky list of the name is none of a fork's (VAL-10).
         rewind = isinstance(address, ConversationAddress) and address.rewind
-        sql = "SELECT list FROM lists WHERE scope = ? AND namespace = ? AND key = ? AND rewind >= ?"
-        values = (self._scope(address), address.namespace, stored_key(address.key), rewind)
-        rows = self._records.fetch(snapshot, sql, values)
-        return int(rows[0][0]) if rows else None
+        found = self._list_row(snapshot, address)
+        return None if found is None or found[1] < rewind else int(found[0])
+
+    def _list_row(self, snapshot: Snapshot, address: Address) -> Row | None:
+        """Return the number and policy of a list, if it was ever written."""
+        sql = (
+            "SELECT list, rewind, checksum FROM lists WHERE scope = ? AND namespace = ? AND key = ?"
+        )
+        values = (self._scope(address), address.namespace, stored_key(address.key))
+        for list, rewind, sums in self._records.fetch(snapshot, sql, values):
+            self.check_list(list, *values, rewind, sums)
+            return (list, rewind)
+        return None
+
+    def check_list(
+        self, list: int, scope: int, namespace: str, key: str, rewind: int, sums: int
+    ) -> None:
+        """Compare a list's row with its checksum."""
+        if checksum(list_columns(self._memo, scope, namespace, key, rewind)) != sums:
+            raise self._records.damaged(f"list {list}")
+
+    def check_marker(self, seq: Seq, element: int, list: int, sums: int) -> None:
+        """Compare a marker's row with its checksum."""
+        if checksum((seq, element, list)) != sums:
+            raise self._records.damaged(f"list marker {seq}")
 
     def _scope(self, address: Address) -> int:
         numbers = self._memo.numbers

@@ -17,11 +17,12 @@ from pico_sqlite.view import View
 from pico_sqlite.writer import Writer
 from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.batch import Batch, ScratchBatch
-from pico_store.check import CheckedBatch, check_batch, lone_append
+from pico_store.check import CheckedBatch, check_batch
 from pico_store.errors import (
     CommitUncertainError,
     OwnershipLostError,
     PicoError,
+    RefusedError,
     StorageClosedError,
     StorageFaultedError,
     StoreDamagedError,
@@ -94,6 +95,7 @@ class SqliteStorage:
         self._reason = ""
         self._lost = ""
         self._may_commit = owner is not None
+        self._alone = not writer.shares
         self._memo: Memo
         self._records: RecordReads
         self._state: StateReads
@@ -101,6 +103,9 @@ class SqliteStorage:
         self._rows: Rows
         self._frames: Frames
         self._remember()
+        writer.users.add(self)
+        if self._rows.db is not writer.db:
+            self.attach()
 
     # --- What it is ---
 
@@ -141,19 +146,18 @@ class SqliteStorage:
     def commit(self, batch: Batch, *, expected_first: Seq | None = None) -> BatchRange:
         if not self._may_commit:
             self._refuse_commit()
-        if self._rows.db is not self._writer.db:
-            self._attach()
-        if type(batch) is ScratchBatch and expected_first is None and not self._writer.shares:
-            body = lone_append(batch, self._view)
-            if body is not None:
-                try:
-                    done = self._frames.write(batch, body)
-                except BaseException as error:
-                    self._after_failure(error)
-                    raise
-                if done is not None:
-                    self._counters.commits += 1
-                    return done
+        if type(batch) is ScratchBatch and expected_first is None and self._alone:
+            try:
+                done = self._frames.commit(batch)
+            except RefusedError:
+                raise
+            except BaseException as error:
+                self._after_failure(error)
+                raise
+            if done is not None:
+                self._counters.commits += 1
+                return done
+        self._frames.forget()
         checked = check_batch(batch, self._view, expected_first)
         if self._compress is not None:
             self._compress(checked)
@@ -194,10 +198,10 @@ class SqliteStorage:
             self._state = StateReads(self._memo, self._counters, self._records)
             last_seq = self._records.last_seq(snapshot)
         self._view = View(self._memo, self._readers, self._records, self._state, last_seq)
-        self._attach()
+        self.attach()
 
-    def _attach(self) -> None:
-        """Write through the writer's present connection."""
+    def attach(self) -> None:
+        """Write through the writer's present connection; it calls this after each change of it."""
         self._rows = Rows(self._writer.db, self._memo, self._epoch)
         self._frames = Frames(self._writer, self._memo, self._view, self._epoch)
 

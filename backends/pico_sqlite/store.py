@@ -10,6 +10,7 @@ from typing import Final
 
 import apsw
 
+from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row, check_file, is_writable, prepare, translate
 from pico_sqlite.load import load_session
 from pico_sqlite.memo import Memo
@@ -27,6 +28,7 @@ from pico_store.errors import (
     SessionExistsError,
     SessionOwnedError,
     StorageClosedError,
+    StoreDamagedError,
     UnknownSessionError,
 )
 from pico_store.names import check_name
@@ -116,9 +118,10 @@ class SqliteStore:
         self._check_open()
         found = []
         with self._readers.snapshot() as snapshot:
-            sql = "SELECT session, name, epoch, owner FROM sessions ORDER BY name"
+            sql = "SELECT session, name, epoch, owner, checksum FROM sessions ORDER BY name"
             rows: list[Row] = snapshot.rows(sql)
-            for session, name, epoch, owner in rows:
+            for session, name, epoch, owner, sums in rows:
+                self._check_row(name, epoch, sums)
                 memo = Memo(session, snapshot.db)
                 reads = RecordReads(memo, Counters(), name, self._packing.plain)
                 record = decode_owner(owner)
@@ -153,8 +156,8 @@ class SqliteStore:
                 if not take_over:
                     self._check_free(session_id, holder)
                 epoch += 1
-                sql = "UPDATE sessions SET epoch = ?, owner = ? WHERE session = ?"
-                db.execute(sql, (epoch, owner.encode(), session))
+                sql = "UPDATE sessions SET epoch = ?, owner = ?, checksum = ? WHERE session = ?"
+                db.execute(sql, (epoch, owner.encode(), checksum((session_id, epoch)), session))
         except BaseException:
             forget_owner(owner)
             raise
@@ -247,10 +250,11 @@ class SqliteStore:
         return storage
 
     def _new_session(self, db: apsw.Connection, name: str, owner: OwnerRecord | None) -> int:
-        sql = "INSERT INTO sessions(name, epoch, owner) VALUES(?, ?, ?)"
+        sql = "INSERT INTO sessions(name, epoch, owner, checksum) VALUES(?, ?, ?, ?)"
         epoch = 0 if owner is None else 1
+        holder = None if owner is None else owner.encode()
         try:
-            db.execute(sql, (name, epoch, None if owner is None else owner.encode()))
+            db.execute(sql, (name, epoch, holder, checksum((name, epoch))))
         except apsw.ConstraintError as error:
             problem = f"session {name!r:.80} exists already; open it, or choose another id"
             raise SessionExistsError("OWN-6", "sessionId", problem) from error
@@ -261,15 +265,21 @@ class SqliteStore:
     def _find(self, db: apsw.Connection, name: str) -> tuple[int, int, OwnerRecord | None]:
         check_name(name, "sessionId")
         try:
-            sql = "SELECT session, epoch, owner FROM sessions WHERE name = ?"
+            sql = "SELECT session, epoch, owner, checksum FROM sessions WHERE name = ?"
             found: list[Row] = db.execute(sql, (name,)).fetchall()
         except apsw.Error as error:
             raise translate(self._path, "open", error) from error
         if not found:
             problem = f"no session {name!r:.80} in {self.url}; create it, or choose another id"
             raise UnknownSessionError("OWN-6", "sessionId", problem)
-        session, epoch, owner = found[0]
+        session, epoch, owner, sums = found[0]
+        self._check_row(name, epoch, sums)
         return int(session), int(epoch), decode_owner(owner)
+
+    def _check_row(self, name: str, epoch: int, sums: int) -> None:
+        if checksum((name, epoch)) != sums:
+            problem = f"session {name!r:.80} is damaged: the checksum of its row differs"
+            raise StoreDamagedError(f"{self._path}: {problem}; run pico verify, restore a backup")
 
     def _check_free(self, name: str, holder: OwnerRecord | None) -> None:
         if holder is not None and is_alive(holder):

@@ -9,6 +9,7 @@ from typing import Final
 
 import apsw
 
+from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.export import export_session
 from pico_sqlite.memo import OWNER, Memo
@@ -17,7 +18,7 @@ from pico_sqlite.readers import Snapshot
 from pico_sqlite.record_reads import CONVERSATION, ENTRY, STREAM, TASK, RecordReads
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_sqlite.state_reads import StateReads
-from pico_store.errors import PicoError
+from pico_store.errors import PicoError, StoreDamagedError
 from pico_store.limits import SEQ_MAX
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Counters, Problem, VerifyReport
@@ -49,8 +50,8 @@ _MISFITS: Final = (
     "SELECT 'record ' || id, 'it is marked as a task of session ' || session FROM records r "
     f"WHERE session IS NOT CASE WHEN role < 3 THEN {_SESSION.format(key='r.id')} END",
     "SELECT 'record ' || id, 'no batch holds it' FROM records r WHERE role IS NOT NULL AND id >= "
-    "(SELECT b.id + b.writes FROM records b WHERE b.id BETWEEN r.id >> 20 << 20 AND r.id "
-    "AND b.writes > 0 ORDER BY b.id DESC LIMIT 1)",
+    "(SELECT b.id + (b.writes >> 16) FROM records b WHERE b.id BETWEEN r.id >> 20 << 20 AND r.id "
+    "AND b.writes NOT NULL ORDER BY b.id DESC LIMIT 1)",
     "SELECT 'conversation ' || id, 'its session is ' || session FROM conversations c "
     f"WHERE session IS NOT {_SESSION.format(key='c.id')}",
     "SELECT 'conversation ' || id, 'it is not found by its owner' FROM conversations c "
@@ -61,8 +62,6 @@ _MISFITS: Final = (
     "SELECT 'kind ' || kind, 'it is not known as one of entries' FROM "
     "(SELECT DISTINCT kind FROM records WHERE role = 3 "
     "EXCEPT SELECT kind FROM kinds WHERE entries = 1)",
-    "SELECT 'kind ' || kind, 'its mark is ' || entries FROM kinds WHERE entries NOT IN (0, 1)",
-    "SELECT 'list ' || list, 'its policy is ' || rewind FROM lists WHERE rewind NOT IN (0, 1)",
     "SELECT 'list ' || list, 'what it belongs to does not exist' FROM lists l "
     "WHERE scope & 1048575 "
     "AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = l.scope)",
@@ -80,10 +79,13 @@ def verify_file(snapshot: Snapshot, plain: Callable[[bytes], bytes]) -> VerifyRe
     records = 0
     if not problems:
         # Names as bytes: one that is no text any more is reported and not raised.
-        sql = "SELECT session, CAST(name AS BLOB) FROM sessions ORDER BY name"
+        sql = "SELECT session, CAST(name AS BLOB), epoch, checksum FROM sessions ORDER BY name"
         sessions: list[Row] = snapshot.rows(sql)
-        for session, name in sessions:
+        for session, stored, epoch, sums in sessions:
             counters = Counters()
+            name = stored.decode(errors="replace")
+            if checksum((name, epoch)) != sums:
+                problems.append(Problem(name, f"session row {session}", "its checksum differs"))
             problems += _session_problems(snapshot, session, name, counters, plain)
             records += counters.rows_decoded
     return VerifyReport(records, tuple(problems[:_PROBLEMS_MAX]))
@@ -104,17 +106,14 @@ def _engine_problems(snapshot: Snapshot) -> Iterator[Problem]:
 def _session_problems(
     snapshot: Snapshot,
     session: int,
-    stored: bytes,
+    name: str,
     counters: Counters,
     plain: Callable[[bytes], bytes],
 ) -> Iterator[Problem]:
-    name = stored.decode(errors="replace")
-    if name.encode() != stored:
-        yield Problem(name, f"session row {session}", "its name is not UTF-8")
     try:
         memo = Memo(session, snapshot.db)
-    except UnicodeDecodeError as error:
-        yield Problem(name, "kinds", str(error))
+    except (UnicodeDecodeError, StoreDamagedError) as error:
+        yield Problem(name, "kinds and extents", str(error))
         return
     records = RecordReads(memo, counters, name, plain)
     state = StateReads(memo, counters, records)
@@ -137,6 +136,9 @@ def _row_problems(
 
     def frame(row: Row) -> object:
         id, task, writes, namespace, key, sums, body = row
+        if body is None:
+            records.check_spent(seq(id), seq(task), writes, sums)
+            return None
         return state.decode(seq(id), (seq(id), seq(task), writes, namespace, key), sums, body)
 
     checks: tuple[tuple[str, str, Callable[[Row], object]], ...] = (
@@ -171,9 +173,20 @@ def _row_problems(
             f"SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.writes, s.namespace, s.key, "
             f"s.checksum, s.body FROM records t JOIN scratch f ON f.task = t.id "
             f"JOIN scratch s ON s.id BETWEEN {STREAM} "
-            "WHERE s.body IS NOT NULL AND t.role < 2 AND t.id",
-            "scratch element",
+            "WHERE t.role < 2 AND t.id",
+            "scratch",
             frame,
+        ),
+        (
+            "SELECT list, scope, namespace, key, rewind, checksum FROM lists WHERE scope",
+            "list",
+            lambda row: state.check_list(*row),
+        ),
+        (
+            "SELECT m.seq, m.element, m.list, m.checksum FROM lists l "
+            "JOIN list_markers m ON m.list = l.list WHERE l.scope",
+            "list marker",
+            lambda row: state.check_marker(*row),
         ),
     )
     for sql, what, check in checks:

@@ -43,9 +43,9 @@ class View:
         return known
 
     def task(self, id: Seq) -> TaskFacts | None:
-        facts = self._memo.live_facts.get(id)
-        if facts is not None:
-            return facts
+        live = self._memo.live_tasks.get(id)
+        if live is not None:
+            return live
         with self._readers.snapshot() as snapshot:
             row = self._records.task_row(snapshot, id)
             stream = None if row is None else self._records.stream(snapshot, row[0])
@@ -53,9 +53,9 @@ class View:
             return None
         known = self._records.live_task(row, stream)
         if row[4] == ROLES["terminal"]:
-            return TaskFacts(Seq(known.conversation), live=False)
-        self._memo.keep_task(id, known)
-        return self._memo.live_facts[id]
+            return TaskFacts(known.conversation, live=False)
+        self._memo.live_tasks[id] = known
+        return known
 
     def entry_visible(self, conversation: Seq, entry: Seq) -> bool:
         with self._readers.snapshot() as snapshot:

@@ -9,12 +9,13 @@ others sleep until it has committed for them.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import apsw
 
@@ -36,6 +37,14 @@ _SYNCHRONOUS: Final[dict[Durability, tuple[str, str]]] = {
     "process": ("OFF", "OFF"),
 }
 _SHARED_MAX: Final = 128
+
+
+class _User(Protocol):
+    """Who has statements of its own on the writer's connection."""
+
+    def attach(self) -> None:
+        """Prepare them on the present one."""
+        ...
 
 
 class _Request:
@@ -76,6 +85,8 @@ class Writer:
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one fsync."""
         self._level = ""
+        self.users: weakref.WeakSet[_User] = weakref.WeakSet()
+        """Told when another connection takes the place of this one."""
         self.db = self._connect()
         self._run = self.db.cursor().execute
 
@@ -216,6 +227,8 @@ class Writer:
         self.db.close(True)
         self.db = self._connect()
         self._run = self.db.cursor().execute
+        for user in list(self.users):
+            user.attach()
 
     # --- Sharing ---
 

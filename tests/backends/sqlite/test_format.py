@@ -46,10 +46,20 @@ class _Reader:
 
     def __init__(self, path: str) -> None:
         self.db = sqlite3.connect(path)
-        ((self.session,),) = self.rows("SELECT session FROM sessions WHERE name = 'tea'")
-        sql = "SELECT base, high FROM extents WHERE session = ?"
-        self.highs = dict(self.rows(sql, self.session))
-        self.kinds = dict(self.rows("SELECT kind, name FROM kinds"))
+        sql = "SELECT session, epoch, checksum FROM sessions WHERE name = 'tea'"
+        ((self.session, epoch, stored),) = self.rows(sql)
+        assert _checksum(["tea", epoch]) == stored
+        self.highs = {}
+        sql = "SELECT base, high, checksum FROM extents WHERE session = ?"
+        for base, high, stored in self.rows(sql, self.session):
+            assert _checksum([base, self.session, high]) == stored
+            self.highs[base] = high
+        self.kinds = {}
+        for kind, name, entries, stored in self.rows(
+            "SELECT kind, name, entries, checksum FROM kinds"
+        ):
+            assert _checksum([name, entries]) == stored
+            self.kinds[kind] = name
 
     def rows(self, sql: str, *values: object) -> list[Any]:
         return self.db.execute(sql, values).fetchall()
@@ -67,9 +77,14 @@ class _Reader:
         return number if key >= 0 else -number
 
 
-def _checksum(columns: list[object], body: bytes | None) -> int:
-    start = crc32(msgpack.packb(columns))
-    return (start if body is None else crc32(body, (start + 1) % 2**32)) - 2**31
+def _checksum(columns: list[object]) -> int:
+    return crc32(msgpack.packb(columns)) - 2**31
+
+
+def _size(first: int, stored: int) -> int:
+    size = stored >> 16
+    assert stored == size << 16 | (first * 257 + size) % 65521
+    return size
 
 
 def _key(stored: str) -> str | None:
@@ -108,7 +123,7 @@ def test_conversations_can_be_read(path: str, items: list[SnapshotItem]) -> None
     columns = "id, parent, at, owner, through, checksum"
     for *keys, through, stored in reader.of_session("conversations", columns):
         numbers = [reader.number(key) for key in keys]
-        assert _checksum([*numbers, through], None) == stored
+        assert _checksum([*numbers, through]) == stored
         if through is None or through > 0:
             found[numbers[0]] = (*numbers[1:], through)
 
@@ -144,7 +159,7 @@ def test_entries_and_tasks_can_be_read(path: str, items: list[SnapshotItem]) -> 
             rest = [status, role, flags & 7, after]
             previous = tuple(msgpack.unpackb(after)) if after else ()
             tasks[start[0]] = (*start[1:], status, role, previous, msgpack.unpackb(body))
-        assert _checksum([*start, *rest], body) == stored
+        assert _checksum([*start, *rest, body]) == stored
 
     roles = ("start", "inflight", "terminal")
     for item in items:
@@ -172,7 +187,7 @@ def test_values_can_be_read(path: str, items: list[SnapshotItem], table: str) ->
     columns = "scope, namespace, key, seq, body, checksum"
     for scope, namespace, key, seq, body, stored in reader.of_session(table, columns, "scope"):
         number = reader.number(scope)
-        assert _checksum([seq, number, namespace, key], body) == stored
+        assert _checksum([seq, number, namespace, key, body]) == stored
         if body is not None or table == "value_versions":
             value = () if body is None else (msgpack.unpackb(body),)
             found[seq] = (number, namespace, _key(key), *value)
@@ -196,16 +211,18 @@ def test_values_can_be_read(path: str, items: list[SnapshotItem], table: str) ->
 def test_lists_can_be_read(path: str, items: list[SnapshotItem]) -> None:
     reader = _Reader(path)
     elements, markers = {}, {}
-    for number, scope, namespace, key in reader.of_session(
-        "lists", "list, scope, namespace, key", "scope"
-    ):
+    columns = "list, scope, namespace, key, rewind, checksum"
+    for number, scope, namespace, key, rewind, sums in reader.of_session("lists", columns, "scope"):
+        assert _checksum([reader.number(scope), namespace, key, rewind]) == sums
         name = (reader.number(scope), namespace, _key(key))
         sql = "SELECT seq, body, checksum FROM list_elements WHERE list = ?"
         for seq, body, stored in reader.rows(sql, number):
-            assert _checksum([seq, number], body) == stored
+            assert _checksum([seq, number, body]) == stored
             elements[seq] = (*name, msgpack.unpackb(body))
-        sql = "SELECT seq, element FROM list_markers WHERE list = ?"
-        markers.update({seq: (*name, element) for seq, element in reader.rows(sql, number)})
+        sql = "SELECT seq, element, checksum FROM list_markers WHERE list = ?"
+        for seq, element, stored in reader.rows(sql, number):
+            assert _checksum([seq, element, number]) == stored
+            markers[seq] = (*name, element)
 
     expected = {}
     for item in items:
@@ -229,9 +246,9 @@ def test_lists_can_be_read(path: str, items: list[SnapshotItem]) -> None:
 def test_scratch_and_the_last_number_can_be_read(path: str, items: list[SnapshotItem]) -> None:
     reader = _Reader(path)
     last = max(
-        (reader.number(id) or 0) + writes - 1
+        first + _size(first, writes) - 1
         for id, writes in reader.of_session("records", "id, writes")
-        if writes is not None
+        if writes is not None and (first := reader.number(id)) is not None
     )
     sql = (
         "SELECT f.task, s.id, s.writes, s.namespace, s.key, s.checksum, s.body FROM scratch f "
@@ -241,9 +258,8 @@ def test_scratch_and_the_last_number_can_be_read(path: str, items: list[Snapshot
         number = reader.number(task + id % 2**32)
         assert number is not None
         last = max(last, number)
-        if body is not None:
-            columns = [number, reader.number(task), writes, namespace, key]
-            assert _checksum(columns, body) == stored
+        shown = [] if body is None else [namespace, key, body]
+        assert _checksum([number, reader.number(task), writes, *shown]) == stored
 
     header = items[0]
     assert isinstance(header, SnapshotHeader)
