@@ -176,6 +176,23 @@ def test_a_store_that_lost_its_data_is_no_empty_store(path: str) -> None:
         LmdbStore(path, create=False)
 
 
+def test_a_data_file_that_was_left_half_made_is_made_anew(path: str) -> None:
+    LmdbStore(path).close()
+    whole = Path(path, "data.mdb").read_bytes()
+    for left in (b"", bytes(8_192), whole[:512] + bytes(7_680), bytes(4_096) + whole[4_096:4_608]):
+        Path(path, "data.mdb").write_bytes(left)
+        with pytest.raises(StoreDamagedError):
+            LmdbStore(path, create=False)
+        with closing(LmdbStore(path)) as store:
+            store.create("a").commit(ROOT_BATCH)
+    data = bytearray(Path(path, "data.mdb").read_bytes())
+    data[:4_096] = bytes(4_096)
+    Path(path, "data.mdb").write_bytes(data)
+    with pytest.raises(StoreDamagedError, match="no header"):
+        LmdbStore(path)
+    assert Path(path, "data.mdb").read_bytes() == bytes(data), "a session was in it"
+
+
 def test_a_folder_that_was_left_half_made_is_made_whole(path: str) -> None:
     _write(path, {"format-0123456789abcdef": b'{"for'})
 
