@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from urllib.parse import parse_qsl
 
 from pico_store.errors import MissingDriverError, StoreUrlError
+from pico_store.shown import shown
 from pico_store.storage import Durability, Store
 
 ENTRY_POINT_GROUP = "pico.backends"
@@ -144,12 +145,12 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     """
     if not isinstance(url, str):
         problem = f"{type(url).__name__}; allowed: a str, such as 'sqlite:sessions.db'"
-        raise StoreUrlError("URL-1", f"{url!r:.80}", problem)
+        raise StoreUrlError("URL-1", shown(url), problem)
     try:
         url.encode()
     except UnicodeEncodeError:
-        shown = url.encode("utf-8", "backslashreplace").decode()
-        raise StoreUrlError("URL-1", shown, "not UTF-8; allowed: a path that is") from None
+        escaped = url.encode("utf-8", "backslashreplace").decode()
+        raise StoreUrlError("URL-1", escaped, "not UTF-8; allowed: a path that is") from None
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme.isidentifier():
         path = url if url and not colon else "sessions.db"

@@ -22,6 +22,7 @@ from pico_store.batch import (
 from pico_store.errors import InvalidBatchError, LimitExceededError, StaleWriterError
 from pico_store.limits import BATCH_BYTES_MAX, BATCH_WRITES_MAX, NAME_BYTES_MAX, SEQ_MAX
 from pico_store.rules import Rules
+from pico_store.shown import shown
 from pico_store.strict_json import json_size, pack, unpack
 from pico_store.view import CommittedView, TaskFacts
 
@@ -59,11 +60,14 @@ def check_batch(
     """
     # The arithmetic stays bare in here: calling Seq takes as long as a whole step of the checks.
     first: Seq = view.last_seq + 1  # type: ignore[assignment]
-    if expected_first is not None and expected_first != first:
-        problem = f"built for number {expected_first!r}; the next one is {first}"
+    if expected_first is not None and (expected_first != first or type(expected_first) is not int):
+        problem = f"built for number {shown(expected_first)}; the next one is {first}"
         raise StaleWriterError("SEQ-8", "expectedFirst", problem)
     if type(batch) is ScratchBatch:
         task: Seq | None = batch.task
+        if task is None:
+            # To the rules, no task means a main batch.
+            raise InvalidBatchError("SEQ-2", "task", "None; allowed: a live task's id")
         known = view.task(batch.task) if type(batch.task) is int else None
         body = None if known is None or first > SEQ_MAX else lone_append(batch, known)
         if body is not None:

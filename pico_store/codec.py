@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import msgspec
@@ -19,8 +21,12 @@ def encode_batch(batch: Batch) -> bytes:
     """Return a batch as one line of compact JSON, without the line's end.
 
     The batch is not checked; ``commit`` checks.
+
+    Raises:
+        InvalidValueError: It holds what JSON in UTF-8 cannot.
     """
-    return _encode(batch)
+    with _told("batch"):
+        return _encode(batch)
 
 
 def decode_batch(text: bytes) -> Batch:
@@ -30,16 +36,19 @@ def decode_batch(text: bytes) -> Batch:
         InvalidValueError: The text is not strict JSON or not of a batch's form; the message says
             where.
     """
-    try:
+    with _told("batch"):
         batch: Batch = msgspec.convert(parse_json(text), Batch)
-    except msgspec.ValidationError as error:
-        raise InvalidValueError("JSON-1", "batch", str(error)) from error
     return batch
 
 
 def encode_item(item: SnapshotItem) -> bytes:
-    """Return a snapshot item as one line of compact JSON, without the line's end."""
-    return _encode(item)
+    """Return a snapshot item as one line of compact JSON, without the line's end.
+
+    Raises:
+        InvalidValueError: It holds what JSON in UTF-8 cannot.
+    """
+    with _told("item"):
+        return _encode(item)
 
 
 def decode_item(text: bytes) -> SnapshotItem:
@@ -48,11 +57,25 @@ def decode_item(text: bytes) -> SnapshotItem:
     Raises:
         InvalidValueError: The text is not strict JSON or not of an item's form.
     """
-    try:
+    with _told("item"):
         item: SnapshotItem = msgspec.convert(parse_json(text), SnapshotItem)
-    except msgspec.ValidationError as error:
-        raise InvalidValueError("JSON-1", "item", str(error)) from error
     return item
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn what the library raises of a value into an error of ours."""
+    try:
+        yield
+    except InvalidValueError:
+        raise
+    except UnicodeEncodeError as error:
+        problem = "lone surrogate; allowed: Unicode scalar values"
+        raise InvalidValueError("JSON-3", what, problem) from error
+    except RecursionError as error:
+        raise InvalidValueError("JSON-4", what, "nested deeper than 200 levels") from error
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidValueError("JSON-1", what, str(error)) from error
 
 
 def parse_json(text: bytes) -> JsonValue:

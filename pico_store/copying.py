@@ -52,12 +52,24 @@ def copy_session(
     destination.load(session_id, watch(iter(stream)))
     copy = destination.open(session_id, read_only=True)
     try:
-        return CopyReport(
-            session=session_id,
-            last_seq=copy.last_seq,
-            items=stream.count,
-            source_digest=stream.hexdigest(),
-            destination_digest=digest(copy.export()),
-        )
+        return _report(copy, stream)
     finally:
         copy.close()
+
+
+def compare_sessions(source: Storage, copy: Storage) -> CopyReport:
+    """Read a session and what may be its copy, and compare the digests; nothing is written."""
+    stream = DigestingStream(source.export())
+    for _ in stream:
+        pass
+    return _report(copy, stream)
+
+
+def _report(copy: Storage, stream: DigestingStream) -> CopyReport:
+    return CopyReport(
+        session=copy.session_id,
+        last_seq=copy.last_seq,
+        items=stream.count,
+        source_digest=stream.hexdigest(),
+        destination_digest=digest(copy.export()),
+    )

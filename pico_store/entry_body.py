@@ -11,6 +11,7 @@ from pico_store.address import Seq
 from pico_store.errors import InvalidBatchError, InvalidValueError, LimitExceededError
 from pico_store.limits import SEQ_MAX, VALUE_BYTES_MAX
 from pico_store.records import ContextEdit, Entry, JsonObject, JsonValue, Omit, Replace
+from pico_store.shown import shown
 from pico_store.strict_json import json_size, pack, unpack
 
 _OBJECT: Final = frozenset((dict,))
@@ -108,7 +109,7 @@ def _edit_object(edit: object, index: int) -> JsonObject:
 def _check_target(target: object, index: int) -> None:
     # Before the body is packed, which would refuse some of these as values.
     if type(target) is not int or not 0 < target <= SEQ_MAX:
-        problem = f"{target!r:.60}; allowed: an integer from 1 to 2^53-1"
+        problem = f"{shown(target)}; allowed: an integer from 1 to 2^53-1"
         raise InvalidBatchError("SEQ-2", f"edits[{index}].target", problem)
 
 

@@ -1,11 +1,12 @@
-"""The bounds of names and numbers, checked alike wherever they come in."""
+"""The bounds of names, paths and numbers, checked alike wherever they come in."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pico_store.errors import InvalidBatchError, LimitExceededError
+from pico_store.errors import InvalidBatchError, InvalidQueryError, LimitExceededError
 from pico_store.limits import NAME_BYTES_MAX, SEQ_MAX
+from pico_store.shown import shown
 
 _KNOWN_MAX: Final = 1_024
 known_names: Final[set[str]] = set()
@@ -52,8 +53,26 @@ def check_name(text: object, path: str, *, empty: bool = False) -> None:
     raise InvalidBatchError("JSON-5", path, f"{type(text).__name__}; allowed: str")
 
 
+def check_path(path: object) -> None:
+    """Refuse what cannot be the path of a backup."""
+    problem = ""
+    if type(path) is not str:
+        problem = type(path).__name__
+    elif not path:
+        problem = "empty"
+    elif "\0" in path:
+        problem = "U+0000"
+    else:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            problem = "lone surrogate"
+    if problem:
+        raise InvalidQueryError("DUR-7", "path", f"{problem}; allowed: a str that names a new file")
+
+
 def check_seq(value: object, path: str) -> None:
     """Refuse what is not an integer from 1 to 2^53-1 (SPEC.md, SEQ-2)."""
     if type(value) is not int or not 0 < value <= SEQ_MAX:
-        problem = f"{value!r:.60}; allowed: an integer from 1 to 2^53-1"
+        problem = f"{shown(value)}; allowed: an integer from 1 to 2^53-1"
         raise InvalidBatchError("SEQ-2", path, problem)

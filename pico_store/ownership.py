@@ -41,7 +41,7 @@ class OwnerRecord(Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
-def decode_owner(text: str | None) -> OwnerRecord | None:
+def decode_owner(text: str | bytes | None) -> OwnerRecord | None:
     """Return the stored owner, if any; a record that cannot be read is nobody's.
 
     Whoever it was is fenced by the epoch, as after any other take-over.
@@ -86,7 +86,8 @@ def is_alive(owner: OwnerRecord) -> bool:
         return owner.token in _open_tokens
     try:
         os.kill(owner.pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
+        # No process has a number beyond the system's; a damaged record may.
         return False
     except PermissionError:
         pass

@@ -17,5 +17,9 @@ def owned_problem(session_id: str, owner: Owner) -> str:
 
 def owner_text(owner: Owner) -> str:
     """Return who an owner is and since when."""
-    since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"process {owner.pid} on {owner.host} since {since} UTC"
+    try:
+        since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        # A damaged record may say anything.
+        since = f"{owner.since_ms} (Unix ms)"
+    return f"process {owner.pid} on {owner.host} since {since}"

@@ -5,7 +5,7 @@ Each returns the argument in the form that an engine wants, or raises `InvalidQu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
@@ -20,6 +20,7 @@ from pico_store.query import (
     ValueQuery,
 )
 from pico_store.records import At
+from pico_store.shown import shown
 
 _CURSORS = (BatchQuery, ConversationQuery, EntryQuery, ListQuery, TaskQuery)
 _ADDRESSES = (SessionAddress, ConversationAddress, ScratchAddress)
@@ -83,7 +84,7 @@ def _check_query(query: object, allowed: type | tuple[type, ...]) -> None:
 def check_limit(limit: object) -> int:
     """Return the number of items that a page may hold, 1 to 10,000."""
     if type(limit) is not int or limit < 1:
-        problem = f"{limit!r:.60}; allowed: an integer of at least 1"
+        problem = f"{shown(limit)}; allowed: an integer of at least 1"
         raise InvalidQueryError("PAGE-3", "limit", problem)
     return min(limit, PAGE_ITEMS_MAX)
 
@@ -94,12 +95,12 @@ def check_ids(ids: Iterable[Seq]) -> list[Seq]:
     Source: SPEC.md, PAGE-6.
     """
     if not isinstance(ids, Iterable):
-        raise InvalidQueryError("PAGE-6", "ids", f"{ids!r:.60}; allowed: an iterable of integers")
+        raise InvalidQueryError("PAGE-6", "ids", f"{shown(ids)}; allowed: an iterable of integers")
     # Before repeats are dropped: True equals 1, and would pass behind it.
     wanted = list(ids)
     for id in wanted:
         if type(id) is not int:
-            problem = f"{id!r:.60} of type {type(id).__name__}; allowed: integers"
+            problem = f"{shown(id)} of type {type(id).__name__}; allowed: integers"
             raise InvalidQueryError("PAGE-6", "ids", problem)
     return [id for id in dict.fromkeys(wanted) if 0 < id <= SEQ_MAX]
 
@@ -107,7 +108,7 @@ def check_ids(ids: Iterable[Seq]) -> list[Seq]:
 def check_position(at: object) -> Seq:
     """Return a numeric position, at least 1."""
     if type(at) is not int or at < 1:
-        problem = f"{at!r:.60}; allowed: an integer of at least 1"
+        problem = f"{shown(at)}; allowed: an integer of at least 1"
         raise InvalidQueryError("ENT-5", "at", problem)
     return Seq(at)
 
@@ -115,7 +116,7 @@ def check_position(at: object) -> Seq:
 def check_conversation_id(id: object, path: str) -> Seq:
     """Return a number that may name a conversation."""
     if type(id) is not int:
-        raise InvalidQueryError("PAGE-6", path, f"{id!r:.60}; allowed: an integer")
+        raise InvalidQueryError("PAGE-6", path, f"{shown(id)}; allowed: an integer")
     return Seq(id)
 
 
@@ -133,19 +134,52 @@ def check_entry_query(query: EntryQuery) -> Window:
     return window.narrowed(first, last)
 
 
+def check_conversation_query(query: ConversationQuery) -> Window:
+    """Return the window of a conversation query after checking its filters' types."""
+    _check_query(query, ConversationQuery)
+    for path, id in (
+        ("parent", query.parent),
+        ("owner", query.owner),
+        ("ownerConversation", query.owner_conversation),
+    ):
+        if id is not None:
+            check_conversation_id(id, path)
+    return check_window(query)
+
+
+def check_list_query(address: Address, query: ListQuery) -> Window:
+    """Return the window of a list query after checking where it reads."""
+    check_address(address)
+    _check_query(query, ListQuery)
+    check_at(address, query.at)
+    return check_window(query)
+
+
+def check_batch_query(query: BatchQuery) -> Window:
+    """Return the window of a batch query."""
+    _check_query(query, BatchQuery)
+    return check_window(query)
+
+
 def check_task_query(query: TaskQuery) -> Window:
     """Return the window of a task query after checking its filters' types."""
     _check_query(query, TaskQuery)
-    for id in query.conversation_ids or ():
-        check_conversation_id(id, "conversationIds")
+    ids = query.conversation_ids
+    if ids is not None:
+        # What can be read once only would be used up here.
+        if not isinstance(ids, Collection):
+            problem = f"{shown(ids)}; allowed: a tuple of integers, or None"
+            raise InvalidQueryError("PAGE-6", "conversationIds", problem)
+        for id in ids:
+            check_conversation_id(id, "conversationIds")
     _optional_text(query.kind, "kind")
-    if query.role not in (None, "start", "inflight", "terminal"):
-        problem = f"{query.role!r:.60}; allowed: start, inflight, terminal"
+    if not _is_one_of(query.role, (None, "start", "inflight", "terminal")):
+        problem = f"{shown(query.role)}; allowed: start, inflight, terminal"
         raise InvalidQueryError("PAGE-8", "role", problem)
     for name in ("live", "abort", "background", "turn"):
         flag = getattr(query, name)
         if flag is not None and type(flag) is not bool:
-            raise InvalidQueryError("PAGE-8", name, f"{flag!r:.60}; allowed: True, False or None")
+            raise InvalidQueryError("PAGE-8", name, f"{shown(flag)}; allowed: True, False or None")
     return check_window(query)
 
 
@@ -168,6 +202,10 @@ def check_address(address: object, path: str = "address") -> None:
     _optional_text(address.key, f"{path}.key")
     if isinstance(address, ConversationAddress):
         check_conversation_id(address.conversation, f"{path}.conversation")
+        rewind: object = address.rewind
+        if type(rewind) is not bool:
+            problem = f"{shown(rewind)}; allowed: True or False"
+            raise InvalidQueryError("VAL-1", f"{path}.rewind", problem)
     elif isinstance(address, ScratchAddress):
         check_conversation_id(address.task, f"{path}.task")
 
@@ -181,8 +219,8 @@ def check_policy_question(address: object, shape: object) -> None:
     if not isinstance(address, ConversationAddress):
         problem = f"{type(address).__name__}; allowed: ConversationAddress"
         raise InvalidQueryError("VAL-9", "address", problem)
-    if shape not in ("value", "list"):
-        raise InvalidQueryError("VAL-9", "shape", f"{shape!r:.60}; allowed: value, list")
+    if not _is_one_of(shape, ("value", "list")):
+        raise InvalidQueryError("VAL-9", "shape", f"{shown(shape)}; allowed: value, list")
 
 
 def check_at(address: Address, at: At | None) -> None:
@@ -193,16 +231,21 @@ def check_at(address: Address, at: At | None) -> None:
     if at is None:
         return
     if not isinstance(address, ConversationAddress) or not address.rewind:
-        problem = f"{at!r:.60} on an address without history; allowed: rewindable addresses"
+        problem = f"{shown(at)} on an address without history; allowed: rewindable addresses"
         raise InvalidQueryError("VAL-7", "at", problem)
-    if at != "start" and type(at) is not int:
-        problem = f"{at!r:.60}; allowed: an entry's id or 'start'"
+    if not _is_one_of(at, ("start",)) and type(at) is not int:
+        problem = f"{shown(at)}; allowed: an entry's id or 'start'"
         raise InvalidQueryError("VAL-7", "at", problem)
+
+
+def _is_one_of(value: object, allowed: tuple[str | None, ...]) -> bool:
+    """Tell whether a value is one of some texts and not only equal to it."""
+    return (value is None or type(value) is str) and value in allowed
 
 
 def _integer(value: object, path: str) -> int:
     if type(value) is not int:
-        problem = f"{value!r:.60} of type {type(value).__name__}; allowed: an integer"
+        problem = f"{shown(value)} of type {type(value).__name__}; allowed: an integer"
         raise InvalidQueryError("PAGE-3", path, problem)
     return value
 

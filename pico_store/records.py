@@ -160,7 +160,13 @@ class Element(Struct, Generic[T], frozen=True):
 
 
 class BatchRange(
-    Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="batch"
+    Struct,
+    frozen=True,
+    rename="camel",
+    omit_defaults=True,
+    tag_field="type",
+    tag="batch",
+    forbid_unknown_fields=True,
 ):
     """The numbers that one commit consumed, both inclusive."""
 

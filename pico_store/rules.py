@@ -33,6 +33,7 @@ from pico_store.errors import InvalidBatchError, RefusedError
 from pico_store.names import check_common_name, check_name, check_seq, known_names
 from pico_store.pending import PendingState
 from pico_store.records import Conversation, Entry, ForkPoint, Task
+from pico_store.shown import shown
 from pico_store.strict_json import pack
 from pico_store.view import CommittedView, TaskFacts
 
@@ -133,7 +134,7 @@ class Rules:
             type(address.task) is not int or address.task != self._task  # type: ignore[union-attr]
         ):
             check_seq(address.task, "address.task")  # type: ignore[union-attr]
-            problem = f"{address.task!r}; allowed: {self._task}, the batch's own task"  # type: ignore[union-attr]
+            problem = f"{shown(address.task)}; allowed: {self._task}, the batch's own task"  # type: ignore[union-attr]
             raise InvalidBatchError("SEQ-7", "address.task", problem)
         name = address.namespace
         if type(name) is not str or name not in known_names:
@@ -158,7 +159,7 @@ class Rules:
         if met is None or id != met.id or type(id) is not int:
             self._conversation(id, "address.conversation", "VAL-1")
         if type(address.rewind) is not bool:
-            problem = f"{address.rewind!r:.60}; allowed: True or False"
+            problem = f"{shown(address.rewind)}; allowed: True or False"
             raise InvalidBatchError("VAL-1", "address.rewind", problem)
         policy = self._state.rewind_policy(address, shape)
         if policy is None:
@@ -266,33 +267,35 @@ class Rules:
             for index, task in enumerate(after):
                 self._known_task(task, f"after[{index}]", "TASK-1")
             if len(set(after)) != len(after):
-                problem = f"{list(after)!r:.60} repeats a task; allowed: each once"
+                problem = f"{shown(list(after))} repeats a task; allowed: each once"
                 raise InvalidBatchError("TASK-1", "after", problem)
         elif type(after) not in (tuple, list):
-            problem = f"{after!r:.60}; allowed: a tuple of task ids"
+            problem = f"{shown(after)}; allowed: a tuple of task ids"
             raise InvalidBatchError("TASK-1", "after", problem)
-        if write.owns or write.abort:
-            field_name = "owns" if write.owns else "abort"
-            clause = "TASK-5" if write.owns else "TASK-3"
-            problem = "set in a new task; " + (
-                "allowed: never written, it follows from the conversations' owners"
-                if write.owns
-                else "allowed: set by a later patch"
-            )
-            raise InvalidBatchError(clause, field_name, problem)
+        if write.abort is not False or write.owns != ():
+            self._refuse_set(write)
         if type(write.background) is not bool:
-            problem = f"{write.background!r:.60}; allowed: True or False"
+            problem = f"{shown(write.background)}; allowed: True or False"
             raise InvalidBatchError("TASK-1", "background", problem)
         if type(write.turn) is not bool:
-            problem = f"{write.turn!r:.60}; allowed: True or False"
+            problem = f"{shown(write.turn)}; allowed: True or False"
             raise InvalidBatchError("TASK-1", "turn", problem)
         self._state.tasks[seq] = TaskFacts(conversation.id, True)
         return body
 
+    def _refuse_set(self, write: Task) -> None:
+        """Refuse what a new task may not have; an empty list of owned ones is nothing."""
+        if type(write.owns) not in (tuple, list) or write.owns:
+            problem = "set in a new task; allowed: never written, it follows from the "
+            raise InvalidBatchError("TASK-5", "owns", f"{problem}conversations' owners")
+        if write.abort is not False:
+            problem = f"{shown(write.abort)} in a new task; allowed: False, set by a later patch"
+            raise InvalidBatchError("TASK-3", "abort", problem)
+
     def patch(self, write: PatchTask, seq: Seq) -> bytes | None:
         self._live_task(write.id)
         if type(write.abort) is not bool:
-            problem = f"{write.abort!r:.60}; allowed: True or False"
+            problem = f"{shown(write.abort)}; allowed: True or False"
             raise InvalidBatchError("TASK-3", "abort", problem)
         status, role, state = write.status, write.role, write.state
         if status is not None or role is not None or state is not None:
@@ -316,22 +319,22 @@ class Rules:
     ) -> bytes:
         if type(status) is not str or status not in known_names:
             check_common_name(status, "status")
-        if role not in roles:
+        if type(role) is not str or role not in roles:
             allowed = " or ".join(roles)
-            raise InvalidBatchError("TASK-2", "role", f"{role!r:.60}; allowed here: {allowed}")
+            raise InvalidBatchError("TASK-2", "role", f"{shown(role)}; allowed here: {allowed}")
         if type(state) is not dict:
             problem = f"{type(state).__name__}; allowed: a dict with a status"
             raise InvalidBatchError("TASK-2", "state", problem)
         found = state.get("status")
         if found is not status and (found != status or type(found) is not str):
-            problem = f"{found!r:.60}; allowed: {status!r:.60}, the task's status"
+            problem = f"{shown(found)}; allowed: {status!r:.60}, the task's status"
             raise InvalidBatchError("TASK-2", "state.status", problem)
         return pack(state, "state")
 
     # --- Lookups ---
 
     def _refuse_id(self, id: object, seq: Seq) -> NoReturn:
-        raise InvalidBatchError("SEQ-1", "id", f"{id!r:.60}; this write gets number {seq}")
+        raise InvalidBatchError("SEQ-1", "id", f"{shown(id)}; this write gets number {seq}")
 
     def _conversation(self, id: Seq, path: str, clause: str) -> Conversation:
         found = self._met = self._state.conversation(id) if type(id) is int else None

@@ -18,7 +18,9 @@ from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.records import BatchRange, Conversation, Entry, JsonValue, Task
 
 
-class SnapshotHeader(Struct, frozen=True, rename="camel", tag_field="type", tag="session"):
+class SnapshotHeader(
+    Struct, frozen=True, rename="camel", tag_field="type", tag="session", forbid_unknown_fields=True
+):
     """The first item."""
 
     last_seq: Seq
@@ -26,7 +28,9 @@ class SnapshotHeader(Struct, frozen=True, rename="camel", tag_field="type", tag=
     """By code point."""
 
 
-class DeletedConversation(Struct, frozen=True, rename="camel", tag_field="type", tag="deleted"):
+class DeletedConversation(
+    Struct, frozen=True, rename="camel", tag_field="type", tag="deleted", forbid_unknown_fields=True
+):
     """A deleted conversation that some live fork still inherits from."""
 
     conversation: Conversation
@@ -34,7 +38,9 @@ class DeletedConversation(Struct, frozen=True, rename="camel", tag_field="type",
     """The greatest position that a live fork shows of it, inclusive."""
 
 
-class AddressPolicy(Struct, frozen=True, rename="camel", tag_field="type", tag="policy"):
+class AddressPolicy(
+    Struct, frozen=True, rename="camel", tag_field="type", tag="policy", forbid_unknown_fields=True
+):
     """The policy of an address of a live conversation, fixed by its first write."""
 
     address: ConversationAddress
@@ -42,7 +48,13 @@ class AddressPolicy(Struct, frozen=True, rename="camel", tag_field="type", tag="
 
 
 class ValueVersion(
-    Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="value"
+    Struct,
+    frozen=True,
+    rename="camel",
+    omit_defaults=True,
+    tag_field="type",
+    tag="value",
+    forbid_unknown_fields=True,
 ):
     """A version of a value: every one of a rewindable address, else the current one."""
 
@@ -52,7 +64,9 @@ class ValueVersion(
     """Absent: a tombstone; only rewindable addresses keep one."""
 
 
-class ListItem(Struct, frozen=True, rename="camel", tag_field="type", tag="element"):
+class ListItem(
+    Struct, frozen=True, rename="camel", tag_field="type", tag="element", forbid_unknown_fields=True
+):
     """A list element: every one of a rewindable list, else the visible ones."""
 
     id: Seq
@@ -61,7 +75,13 @@ class ListItem(Struct, frozen=True, rename="camel", tag_field="type", tag="eleme
 
 
 class ListMarker(
-    Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="marker"
+    Struct,
+    frozen=True,
+    rename="camel",
+    omit_defaults=True,
+    tag_field="type",
+    tag="marker",
+    forbid_unknown_fields=True,
 ):
     """A removal or clear in a rewindable list."""
 

@@ -131,7 +131,10 @@ class Storage(Protocol):
 
     @property
     def last_seq(self) -> Seq:
-        """The number of the last committed write; 0 in an empty session."""
+        """The number of the last committed write; 0 in an empty session.
+
+        Of a handle that was fenced (OWN-5) it may be the last number that the handle met.
+        """
         ...
 
     @property

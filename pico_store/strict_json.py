@@ -11,6 +11,7 @@ import msgspec
 from pico_store.errors import InvalidValueError, LimitExceededError
 from pico_store.limits import DEPTH_MAX, INT_MAX, INT_MIN, VALUE_BYTES_MAX
 from pico_store.records import JsonValue
+from pico_store.shown import shown
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
@@ -155,7 +156,7 @@ def _parts(where: str, part: object) -> Iterator[tuple[str, object]]:
     assert isinstance(part, dict)
     for key, item in part.items():
         if type(key) is not str:
-            problem = f"key {key!r:.60} of type {_type_name(key)}; allowed: str"
+            problem = f"key {shown(key)} of type {_type_name(key)}; allowed: str"
             raise InvalidValueError("JSON-1", where, problem)
         _refuse_surrogate(f"{where} (key {key!r:.60})", key)
         if not key.isidentifier():

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from pico_bench.text import cut, prose
-from pico_bench.turns import ROOT, Turns
+from pico_bench.turns import ROOT, Turns, opening
 from pico_store.address import Seq
 from pico_store.backends import open_store
+from pico_store.batch import MainBatch
 from pico_store.records import BatchRange, Conversation, Entry
 from pico_store.snapshot import SnapshotHeader, SnapshotItem
+from pico_store.storage import Storage
 
 SESSION: Final = "large"
 _ENTRY_CHARACTERS: Final = 900
@@ -45,13 +48,36 @@ def make_session(folder: str, entries: int) -> None:
     store = open_store(f"sqlite:{unfinished}")
     store.load(SESSION, _items(entries))
     storage = store.open(SESSION)
+    _commit_turns(storage, entries)
+    # Closing empties the log into the file, so that the file by itself is the session.
+    store.close()
+    os.replace(unfinished, path)
+
+
+def make_jsonl_session(folder: str, entries: int) -> str:
+    """Make the same entries, each four a commit, as a JSONL session; return its store's URL."""
+    path = _path(folder, entries).with_suffix(".jsonl")
+    if not path.exists():
+        unfinished = path.with_suffix(".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store = open_store(f"jsonl:{unfinished}?durability=process")
+        storage = store.create(SESSION)
+        storage.commit(opening())
+        found = (item for item in _items(entries) if isinstance(item, Entry))
+        while batch := tuple(islice(found, _ENTRIES_A_BATCH)):
+            storage.commit(MainBatch(batch))
+        _commit_turns(storage, entries)
+        store.close()
+        os.replace(unfinished, path)
+    return f"jsonl:{path}?durability=process"
+
+
+def _commit_turns(storage: Storage, entries: int) -> None:
     turns = Turns(last=entries + 1)
     for _ in range(_LAST_TURNS):
         for batch in turns.turn():
             storage.commit(batch)
-    # Closing empties the log into the file, so that the file by itself is the session.
-    store.close()
-    os.replace(unfinished, path)
 
 
 def _path(folder: str, entries: int) -> Path:

@@ -22,30 +22,30 @@ _WARM_UP = 20
 
 def sqlite(setting: Setting) -> Numbers:
     """Measure SQLite through the interface, and what its files weigh when closed."""
-    numbers = _interface(f"sqlite:{setting.folder}/turns.db", setting)
+    numbers = interface(f"sqlite:{setting.folder}/turns.db", setting)
     numbers["disk"] = sum(path.stat().st_size for path in Path(setting.folder).iterdir())
-    numbers["surviving"] = _surviving(setting)
+    numbers["surviving"] = surviving(setting)
     return numbers
 
 
 def lmdb(setting: Setting) -> Numbers:
     """Measure LMDB through the interface, and what its data file weighs when closed."""
-    numbers = _interface(f"lmdb:{setting.folder}/turns?durability=process", setting)
+    numbers = interface(f"lmdb:{setting.folder}/turns?durability=process", setting)
     # The other file is the table of readers: as large with any data, and made anew at will.
     numbers["disk"] = Path(setting.folder, "turns", "data.mdb").stat().st_size
-    numbers["surviving"] = _surviving(setting)
+    numbers["surviving"] = surviving(setting)
     return numbers
 
 
 def memory(setting: Setting) -> Numbers:
     """Measure the memory backend through the interface."""
-    return _interface("memory:", setting)
+    return interface("memory:", setting)
 
 
 def raw_sqlite(setting: Setting) -> Numbers:
     """Measure the tight loop over rows."""
     commit, close = sqlite_loop(Path(setting.folder))
-    numbers = _timed(setting, commit, raw_commits)
+    numbers = timed(setting, commit, raw_commits)
     close()
     return numbers
 
@@ -53,26 +53,28 @@ def raw_sqlite(setting: Setting) -> Numbers:
 def raw_lmdb(setting: Setting) -> Numbers:
     """Measure the tight loop over LMDB's rows."""
     commit, close = lmdb_loop(Path(setting.folder))
-    numbers = _timed(setting, commit, raw_commits)
+    numbers = timed(setting, commit, raw_commits)
     close()
     return numbers
 
 
 def raw_memory(setting: Setting) -> Numbers:
     """Measure bare dictionaries."""
-    return _timed(setting, dictionary_loop(), raw_commits)
+    return timed(setting, dictionary_loop(), raw_commits)
 
 
-def _interface(url: str, setting: Setting) -> Numbers:
+def interface(url: str, setting: Setting) -> Numbers:
+    """Measure a backend through the interface, and close its store."""
     store = open_store(url)
     storage = store.create("turns")
     storage.commit(opening())
-    numbers = _timed(setting, storage.commit, lambda first, batches: batches)
+    numbers = timed(setting, storage.commit, lambda first, batches: batches)
     store.close()
     return numbers
 
 
-def _surviving(setting: Setting) -> int:
+def surviving(setting: Setting) -> int:
+    """Return the bytes of what was measured that must survive."""
     weight, load = Weight(), Turns(setting.seed)
     for _ in range(setting.turns + _WARM_UP):
         first = load.last + 1
@@ -80,7 +82,7 @@ def _surviving(setting: Setting) -> int:
     return weight.surviving
 
 
-def _timed(
+def timed(
     setting: Setting,
     commit: Callable[[C], object],
     prepare: Callable[[int, list[Batch]], Iterable[C]],

@@ -13,7 +13,8 @@ from pico_store.errors import RetryableError, StoreFullError, StoreIOError
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
-_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+"""What says that there is no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,9 @@ def write_all(disk: Disk, fd: int, text: bytes, done: int = 0) -> None:
 
 def translate(path: str, act: str, error: OSError) -> RetryableError:
     """Return the error of ours for one of the system's after which nothing has changed."""
-    if error.errno in _FULL:
+    if isinstance(error.filename, str):
+        path = error.filename
+    if error.errno in FULL:
         return StoreFullError(f"{path}: {act}: no room ({error.strerror}); make room, try again")
     problem = f"{path}: {act}: {error.strerror}; check the disk and permissions, then try again"
     return StoreIOError(problem)

@@ -12,7 +12,15 @@ import msgspec
 from msgspec import Struct
 
 from pico_jsonl.control import EPOCH, Control
-from pico_jsonl.disk import Disk, create_file, create_folder, sync_folder, translate, write_all
+from pico_jsonl.disk import (
+    FULL,
+    Disk,
+    create_file,
+    create_folder,
+    sync_folder,
+    translate,
+    write_all,
+)
 from pico_jsonl.lines import BadLineError, header_body, parse_header, seal
 from pico_jsonl.mounts import refuse_network
 from pico_jsonl.names import folder_name
@@ -46,6 +54,7 @@ def prepare_folder(path: str, *, create: bool) -> None:
         NotAStoreError: Something else is there.
         NewerFormatError: A newer pico made it.
         StoreUnusableError: It cannot be read or made.
+        StoreFullError: There is no room for it.
     """
     try:
         refuse_network(path)
@@ -57,6 +66,8 @@ def prepare_folder(path: str, *, create: bool) -> None:
     except NotADirectoryError as error:
         raise NotAStoreError(f"{path}: not a folder; name a folder, nothing was changed") from error
     except OSError as error:
+        if error.errno in FULL:
+            raise translate(path, "create", error) from error
         raise StoreUnusableError(f"{path}: cannot be used: {error.strerror}") from error
 
 
@@ -70,7 +81,7 @@ def _create_store(path: str) -> None:
     temporary = os.path.join(path, _NEW + secrets.token_hex(8))
     fd = create_file(temporary)
     try:
-        os.write(fd, msgspec.json.encode(_Marker(_FORMAT, _VERSION)) + b"\n")
+        write_all(Disk(), fd, msgspec.json.encode(_Marker(_FORMAT, _VERSION)) + b"\n")
         os.fsync(fd)
         # Whoever is first; the others find it.
         os.link(temporary, os.path.join(path, _MARKER))
@@ -132,23 +143,35 @@ def all_sessions(path: str) -> list[Place]:
     Raises:
         StoreUnusableError: A folder holds no session's log.
     """
-    found = []
-    for name in os.listdir(path):
-        folder = os.path.join(path, name)
-        if name.startswith(".") or name == _MARKER or not os.path.isdir(folder):
-            continue
-        session = _session_of(folder)
-        if session is None:
-            continue
-        if folder_name(session) != name:
-            problem = f"{folder}: holds session {session!r:.60}, whose folder has another name; "
-            raise StoreDamagedError(problem + "move it away or to its own name")
-        found.append(Place(session, folder))
-    return sorted(found)
+    return sorted(filter(None, map(place_in, session_folders(path))))
+
+
+def session_folders(path: str) -> list[str]:
+    """Return the folders of a store's sessions, by name."""
+    folders = [
+        os.path.join(path, name)
+        for name in sorted(os.listdir(path))
+        if not name.startswith(".") and name != _MARKER
+    ]
+    return list(filter(os.path.isdir, folders))
+
+
+def place_in(folder: str) -> Place | None:
+    """Return the session of a folder; ``None``: its log is not there, so it may be removed.
+
+    Raises:
+        StoreUnusableError: It holds no log of the session that its name stands for.
+    """
+    session = _session_of(folder)
+    if session is None:
+        return None
+    if folder_name(session) != os.path.basename(folder):
+        problem = f"{folder}: holds session {session!r:.60}, whose folder has another name; "
+        raise StoreDamagedError(problem + "move it away or to its own name")
+    return Place(session, folder)
 
 
 def _session_of(folder: str) -> str | None:
-    """Return whose folder it is; ``None``: it was removed meanwhile."""
     path = Place("", folder).main
     try:
         with open(path, "rb") as file:

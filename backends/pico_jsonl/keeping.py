@@ -8,18 +8,18 @@ import shutil
 from collections.abc import Callable, Iterable
 
 from pico_jsonl.bodies import LogBodies
-from pico_jsonl.control import SYNCED
+from pico_jsonl.control import EPOCH, SYNCED, Control
 from pico_jsonl.disk import Disk, create_folder, remove_file, sync_folder, translate
 from pico_jsonl.folder import make_session, prepare_folder, write_main
-from pico_jsonl.opening import End, Place, load_for_owner
+from pico_jsonl.opening import End, Place, load_for_owner, size_of
 from pico_jsonl.replay import MainReplay
 from pico_jsonl.scratch import NEW_START, scratch_path, scratch_tasks
-from pico_jsonl.session import Session, claim_session, open_control
+from pico_jsonl.session import Session, claim_session, noticing_loss, open_control
 from pico_jsonl.snapshot_lines import SnapshotWriter
 from pico_memory.snapshot import Snapshot, snapshot
 from pico_memory.state import SessionState
 from pico_memory.weight import weigh
-from pico_store.errors import CommitUncertainError, StoreIOError
+from pico_store.errors import CommitUncertainError, OwnershipLostError, StoreIOError
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Durability, VacuumReport
 
@@ -41,7 +41,7 @@ def vacuum_owned(session: Session) -> VacuumReport:
         before = _weight(place)
         made = _write_anew(place, found, session.disk, sync=session.syncs)
         try:
-            control.set(SYNCED, min(control.get(SYNCED), made.end))
+            _lower_watermark(control, made.end, sync=session.syncs)
             os.rename(made.path, place.main)
             with session.resident.lock:
                 session.resident.replace(made.state)
@@ -56,9 +56,10 @@ def vacuum_owned(session: Session) -> VacuumReport:
                 problem = f"{place.main}: a vacuum was interrupted; reopen the session"
                 writer.fault = CommitUncertainError(problem)
             raise
-        control.set(SYNCED, made.end if session.syncs else 0)
         if session.syncs:
+            # Until the name is durable, the old log may come back.
             sync_folder(place.folder)
+        control.set(SYNCED, made.end if session.syncs else 0)
     return _report(place, before, old, made.state)
 
 
@@ -67,6 +68,7 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
 
     Raises:
         SessionOwnedError: Somebody has.
+        OwnershipLostError: Somebody took it over meanwhile; nothing was changed.
         StoreUnusableError: It is damaged; nothing was changed.
         RetryableError: There was no room, and nothing has changed.
     """
@@ -74,17 +76,17 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
     try:
         claim = claim_session(place, control, since_ms, take_over=False)
         try:
-            loaded = load_for_owner(place, control.numbers(), durability)
-            before = _weight(place)
             sync = durability != "process"
-            made = _write_anew(place, snapshot(loaded.state), disk, sync=sync)
-            control.set(SYNCED, min(control.get(SYNCED), made.end))
-            os.rename(made.path, place.main)
-            for task in scratch_tasks(place.folder):
-                remove_file(scratch_path(place.folder, task))
-            if sync:
-                sync_folder(place.folder)
-                control.set(SYNCED, made.end)
+            with noticing_loss(place, control, claim):
+                loaded = load_for_owner(place, control.numbers(), durability)
+                before = _weight(place)
+                made = _write_anew(place, snapshot(loaded.state), disk, sync=sync)
+            # Whoever takes the session over does so before, and is noticed, or afterwards.
+            control.acquire()
+            try:
+                _put_in_place(place, control, claim.epoch, made, sync=sync)
+            finally:
+                control.release()
         finally:
             claim.release()
     except OSError as error:
@@ -92,6 +94,36 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
     finally:
         control.close()
     return _report(place, before, loaded.state, made.state)
+
+
+def _put_in_place(place: Place, control: Control, epoch: int, made: _Made, *, sync: bool) -> None:
+    """Let a new log take the place of one that nobody has open for writing.
+
+    Raises:
+        OwnershipLostError: Somebody has by now.
+    """
+    if control.get(EPOCH) > epoch:
+        remove_file(made.path)
+        raise OwnershipLostError(f"{place.folder}: taken over meanwhile; vacuum it there")
+    _lower_watermark(control, made.end, sync=sync)
+    os.rename(made.path, place.main)
+    for task in scratch_tasks(place.folder):
+        remove_file(scratch_path(place.folder, task))
+    if sync:
+        sync_folder(place.folder)
+    control.set(SYNCED, made.end if sync else 0)
+
+
+def _lower_watermark(control: Control, end: int, *, sync: bool) -> None:
+    """Let the watermark be true of a log that ends at ``end``, before that takes the name.
+
+    A power cut could leave the new log with an older control file, whose watermark would make
+    damage of what was appended to the log and never synced.
+    """
+    if control.get(SYNCED) > end:
+        control.set(SYNCED, end)
+        if sync:
+            control.sync()
 
 
 class _Made:
@@ -135,7 +167,7 @@ def _filling(
 
 def _weight(place: Place) -> int:
     paths = [scratch_path(place.folder, task) for task in scratch_tasks(place.folder)]
-    return sum(os.path.getsize(path) for path in [place.main, *paths])
+    return sum(map(size_of, [place.main, *paths]))
 
 
 def _report(place: Place, before: int, old: SessionState, new: SessionState) -> VacuumReport:

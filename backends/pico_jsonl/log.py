@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, TypeAlias
 
 from pico_jsonl.disk import Disk, create_file
 from pico_jsonl.lines import header_body, seal
-from pico_jsonl.scratch import SCRATCH_START, SPARE
-from pico_store.address import Seq
+from pico_jsonl.scratch import SCRATCH_START
+from pico_memory.rows import ElementRow
+from pico_store.address import Address, Seq
+from pico_store.records import BatchRange
 
 _OPEN_MAX: Final = 64
+
+Stream: TypeAlias = tuple[Address, bytes, list[ElementRow], list[BatchRange]]
+"""A list of a task's scratch: its address, what stands between number and value in the line of an
+append, its elements, and the batches of the scratch."""
 
 
 class Log:
     """One file, the offset where it goes on, and the checksum that it goes on from."""
 
-    __slots__ = ("crc", "end", "fd", "frame", "path", "synced")
+    __slots__ = ("crc", "end", "fd", "is_old", "path", "stream", "synced")
 
     def __init__(self, path: str, fd: int, end: int, crc: int) -> None:
         self.path = path
@@ -26,15 +32,18 @@ class Log:
         self.crc = crc
         self.synced = 0
         """How much of it is known to be on the disk."""
-        self.frame = ("", b"")
-        """The namespace that was appended to last, and what stands between number and value."""
+        self.is_old = False
+        """Whether it was there when the session was opened."""
+        self.stream: Stream | None = None
+        """What was appended to last, if it was a list."""
 
 
 class ScratchLogs:
     """The scratch files of a session's live tasks.
 
-    At most 64 stay open, so that any number of live tasks needs few descriptors. A retired file is
-    kept under another name for the next task, which costs a third of removing and creating one.
+    At most 64 stay open, so that any number of live tasks needs few descriptors. One retired file
+    stays where it is, which means nothing, until the next task takes it: renaming one file costs a
+    sixth of removing one and creating another.
     """
 
     __slots__ = ("_disk", "_header", "_open", "_spare", "_spare_path", "_start", "logs")
@@ -44,14 +53,16 @@ class ScratchLogs:
         self._header = header_body(session, None)
         self._open = 0
         self._spare = -1
-        self._spare_path = os.path.join(folder, SPARE)
+        self._spare_path = ""
         self._start = os.path.join(folder, SCRATCH_START)
         self.logs: dict[Seq, Log] = {}
         """By task."""
 
     def add(self, task: Seq, end: int, crc: int) -> None:
         """Note a file that is there."""
-        self.logs[task] = Log(f"{self._start}{task}.jsonl", -1, end, crc)
+        log = Log(f"{self._start}{task}.jsonl", -1, end, crc)
+        log.is_old = True
+        self.logs[task] = log
 
     def ready(self, task: Seq) -> Log:
         """Return the file of a task, ready to be appended to; it is created if need be.
@@ -108,9 +119,10 @@ class ScratchLogs:
         if fd >= 0:
             self._open -= 1
         try:
-            if fd >= 0 and self._spare < 0:
-                os.rename(log.path, self._spare_path)
-                self._spare, fd = fd, -1
+            # A power cut may leave what a file held under the next task's name. That of this
+            # opening is known not to have been durable; older lines would look like damage.
+            if fd >= 0 and self._spare < 0 and not log.is_old:
+                self._spare, self._spare_path, fd = fd, log.path, -1
             else:
                 os.unlink(log.path)
         except OSError:
@@ -131,8 +143,18 @@ class ScratchLogs:
                 self._disk.sync(log.fd)
                 log.synced = log.end
 
+    def remove(self) -> None:
+        """Take all files away: what they hold is in the main log."""
+        for task in list(self.logs):
+            self.retire(task)
+        self._remove_spare()
+
     def close(self) -> None:
         """Close all files, and remove the spare one."""
+        self._remove_spare()
+        self._close_others()
+
+    def _remove_spare(self) -> None:
         if self._spare >= 0:
             os.close(self._spare)
             self._spare = -1
@@ -140,4 +162,3 @@ class ScratchLogs:
                 os.unlink(self._spare_path)
             except OSError:
                 pass
-        self._close_others()

@@ -106,6 +106,8 @@ class Loaded:
     notes: list[str] = field(default_factory=list)
     lines: int = 0
     """How many were read."""
+    missing: str = ""
+    """What is gone of the main log that had been made durable, if anything is."""
 
     def report(self) -> OpenReport:
         """Return what opening found."""
@@ -155,6 +157,7 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
         why = f"dropped {size - replay.end} bytes at offset {replay.end}, "
         why += "an unfinished line" if bad is None else f"damaged by a power cut ({bad})"
         loaded.cuts.append(Cut(place.main, replay.end, size - replay.end, why))
+    _note_missing(loaded, place, control[SYNCED])
     logs = _read_logs(replay.state, place, loaded.strays)
     _apply_logs(replay, logs, SEQ_MAX, control[MARK], loaded.notes)
     for log in logs:
@@ -166,6 +169,13 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
             why += f"damaged by a power cut ({log.bad})" if log.bad else "an unfinished line"
             loaded.cuts.append(Cut(log.path, log.end, length, why))
     return loaded
+
+
+def _note_missing(loaded: Loaded, place: Place, synced: int) -> None:
+    """Tell that something was durable and is not there: nothing that a crash explains."""
+    if loaded.main.end < synced:
+        loaded.missing = f"ends at offset {loaded.main.end}; {synced} bytes of it were durable"
+        loaded.notes.append(f"{place.main}: {loaded.missing}; restore a backup")
 
 
 def _run(replay: MainReplay) -> str | None:
@@ -291,14 +301,19 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
         if not replay.is_whole:
             raise StoreDamagedError(f"{place.main}: ends within its first part; {_ADVICE}")
         logs = _read_logs(replay.state, place, [])
-        lines = replay.peek()
+        # Behind a bad line nothing counts, and nothing changes by looking again.
+        lines = replay.peek() if bad is None else []
         if _settles(lines, replay.state):
             continue
         loaded = Loaded(replay.state, bodies, End(replay.end, replay.crc))
-        is_quiet = not lines and all(_size(log.path) == log.size for log in logs)
+        _note_missing(loaded, place, min(control[SYNCED], read_control(place.control)[SYNCED]))
+        is_quiet = not lines and all(size_of(log.path) == log.size for log in logs)
         through = SEQ_MAX if is_quiet else _unbroken(replay.state.last_seq, logs)
         if bad is not None:
             loaded.notes.append(f"{place.main}: nothing counts from offset {replay.end}: {bad}")
+        elif replay.torn:
+            why = f"{replay.torn} bytes at offset {replay.end} do not count, an unfinished line"
+            loaded.notes.append(f"{place.main}: {why}")
         _apply_logs(replay, logs, through, control[MARK], loaded.notes)
         for log in logs:
             _judge_scratch(log, control[SCRATCH_SYNCED], durability)
@@ -315,7 +330,8 @@ def _is_there(place: Place, bodies: LogBodies) -> bool:
         return False
 
 
-def _size(path: str) -> int:
+def size_of(path: str) -> int:
+    """Return the size of a file; 0 if it is gone."""
     try:
         return os.path.getsize(path)
     except FileNotFoundError:

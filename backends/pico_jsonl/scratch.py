@@ -8,12 +8,17 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+import msgspec
+
+from pico_jsonl import lines
 from pico_jsonl.lines import (
     BadLineError,
     check_seal,
     claimed_first,
     claimed_seal,
+    is_as_written,
     parse_batch,
+    scratch_start,
 )
 from pico_jsonl.replay import check_header
 from pico_memory.apply import apply
@@ -25,11 +30,10 @@ from pico_store.check import check_batch
 from pico_store.errors import NewerFormatError, RefusedError, StoreUnusableError
 
 SCRATCH_START: Final = "scratch-"
-SPARE: Final = "spare.jsonl"
-"""A retired scratch file that waits for another task."""
 NEW_START: Final = "new-"
 """A main log that is being written, to take the place of another."""
 _END: Final = ".jsonl"
+_decode: Final = msgspec.json.Decoder(lines.ScratchLine).decode
 
 
 class ScratchLine(NamedTuple):
@@ -88,8 +92,8 @@ def scratch_tasks(folder: str) -> list[Seq]:
 
 
 def leftovers(folder: str) -> list[str]:
-    """Return the names of files that mean nothing: a spare one, and halves of a new log."""
-    return [name for name in os.listdir(folder) if name == SPARE or name.startswith(NEW_START)]
+    """Return the names of files that mean nothing: halves of a new log."""
+    return [name for name in os.listdir(folder) if name.startswith(NEW_START)]
 
 
 def read_scratch(folder: str, session: str, task: Seq) -> ScratchLog | None:
@@ -151,12 +155,25 @@ def _take_header(log: ScratchLog, session: str, line: bytes) -> None:
 
 def _take_batch(log: ScratchLog, line: bytes) -> None:
     crc = check_seal(line, log.crc)
-    first, batch = parse_batch(line, log.task)
+    first, batch = _as_written(line, log.task) or parse_batch(line, log.task)
     before = log.lines[-1].last if log.lines else log.task
     last = Seq(first + len(batch.writes) - 1)
     if first <= before or last < first:
         raise BadLineError(f"numbers {first} to {last} after {before}")
     log.lines.append(ScratchLine(first, last, batch, log.size, crc))
+
+
+def _as_written(line: bytes, task: Seq) -> tuple[Seq, ScratchBatch] | None:
+    """Return what a line holds that is exactly as this writes it; ``None``: look closer."""
+    try:
+        found = _decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if found.task != task or not is_as_written(
+        line, scratch_start(found.first, task), found.writes
+    ):
+        return None
+    return found.first, ScratchBatch(task, found.writes)
 
 
 def apply_scratch(state: SessionState, log: ScratchLog, after: Seq, through: int) -> None:

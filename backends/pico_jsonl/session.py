@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from pico_jsonl.control import EPOCH, SYNCED, Control, busy_word
@@ -18,6 +20,7 @@ from pico_store.errors import (
     StoreUnusableError,
     UnknownSessionError,
 )
+from pico_store.owning import owned_problem
 from pico_store.storage import Durability, OpenReport
 
 
@@ -54,7 +57,7 @@ class Session:
         self.syncs = durability != "process"
         self.disk = disk
         self._is_open = True
-        self.writer = Writer(place, loaded, self.resident, control, durability, disk)
+        self.writer = Writer(place, loaded, self.resident, control, claim.epoch, durability, disk)
 
     @property
     def fault(self) -> PicoError | None:
@@ -149,18 +152,32 @@ def claim_session(place: Place, control: Control, since_ms: int, *, take_over: b
                 claim.release()
                 raise
             _remove_claims(claims)
+        # An owner that was killed may have left it set; nobody who uses it is alive.
+        control.words[busy_word(claim.epoch)] = 0
         return claim
     finally:
         control.release()
 
 
+@contextmanager
+def noticing_loss(place: Place, control: Control, claim: Ownership) -> Iterator[None]:
+    """Read what a claim is for; files that somebody who took it over changes are not damaged.
+
+    Raises:
+        OwnershipLostError: Reading failed, and somebody took the session over meanwhile.
+    """
+    try:
+        yield
+    except (PicoError, OSError) as error:
+        if control.get(EPOCH) > claim.epoch:
+            problem = f"{place.folder}: taken over meanwhile; open it again"
+            raise OwnershipLostError(problem) from error
+        raise
+
+
 def owned_error(place: Place, claim: Claim) -> SessionOwnedError:
     """Return the error that names a session's owner."""
-    owner = claim.owner
-    return SessionOwnedError(
-        f"session {place.session!r:.80} is held by process {owner.pid} on {owner.host} since "
-        f"{owner.since_ms} (Unix ms); close it there, or open it read-only"
-    )
+    return SessionOwnedError(owned_problem(place.session, claim.owner))
 
 
 def check_in_place(place: Place, control: Control) -> None:
@@ -196,7 +213,8 @@ def open_session(
     claim: Ownership | None = None
     try:
         claim = claim_session(place, control, since_ms, take_over=take_over)
-        loaded = load_for_owner(place, control.numbers(), durability)
+        with noticing_loss(place, control, claim):
+            loaded = load_for_owner(place, control.numbers(), durability)
         try:
             confirm(place, control, claim, loaded, durability, disk)
         except OSError as error:
@@ -218,7 +236,8 @@ def open_control(place: Place) -> Control:
     try:
         return Control(place.control, writable=True)
     except OSError as error:
-        problem = f"{place.control}: cannot be opened for writing: {error.strerror}"
+        problem = f"{place.control}: cannot be opened for writing: {error.strerror}; "
+        problem += "correct that, or open the session read-only"
         raise StoreUnusableError(problem) from error
 
 
@@ -241,7 +260,6 @@ def confirm(
         check_in_place(place, control)
         if control.get(EPOCH) > claim.epoch:
             raise OwnershipLostError(f"{place.folder}: taken over meanwhile; open it again")
-        control.words[busy_word(claim.epoch)] = 0
         control.set(EPOCH, claim.epoch)
         _remove_claims([old for old in find_claims(place.folder) if old.epoch < claim.epoch])
         for cut in loaded.cuts:

@@ -33,7 +33,7 @@ from pico_jsonl.session import (
 from pico_jsonl.snapshot_lines import SnapshotWriter
 from pico_jsonl.storage import JsonlStorage
 from pico_jsonl.tail import last_number
-from pico_jsonl.verify import verify_session
+from pico_jsonl.verify import verify_store
 from pico_memory.load import load
 from pico_memory.resident import Resident
 from pico_store.errors import (
@@ -43,8 +43,9 @@ from pico_store.errors import (
     StorageClosedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.snapshot import SnapshotItem
+from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Durability, OpenReport, SessionInfo, VacuumReport, VerifyReport
 
 
@@ -140,14 +141,12 @@ class JsonlStore:
         self._check_open()
         check_name(session_id, "sessionId")
         self._check_free(session_id)
-        self._make(session_id, partial(_write_checked, items))
+        self._make(session_id, partial(_write_checked, check_snapshot(items)))
 
     def verify(self) -> VerifyReport:
         self._check_open()
         with translated(self._path, "verify"):
-            reports = [verify_session(place) for place in all_sessions(self._path)]
-        problems = [problem for report in reports for problem in report.problems]
-        return VerifyReport(sum(report.records for report in reports), tuple(problems))
+            return verify_store(self._path)
 
     def vacuum(self) -> VacuumReport:
         """Write each session's log anew, without what nothing shows any more.
@@ -171,6 +170,7 @@ class JsonlStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
+        check_path(path)
         backup_store(path, self._exports(), self._disk)
 
     def close(self) -> None:

@@ -65,14 +65,13 @@ def _last_of(path: str, session: str, task: Seq | None = None) -> int:
 def _last_line(fd: int, start: int) -> bytes:
     """Return the last complete line behind an offset; empty: there is none."""
     stop = os.fstat(fd).st_size
-    text = b""
-    while stop > start:
-        size = min(_BLOCK, stop - start)
-        stop -= size
-        text = os.pread(fd, size, stop) + text
+    size = _BLOCK
+    while True:
+        # The whole stretch again, of twice the length: a line may have 256 MiB.
+        begin = max(stop - size, start)
+        text = os.pread(fd, stop - begin, begin)
         end = text.rfind(b"\n")
-        begin = text.rfind(b"\n", 0, end) if end > 0 else -1
-        if begin >= 0:
-            return text[begin + 1 : end]
-    end = text.rfind(b"\n")
-    return text[:end] if end >= 0 else b""
+        before = text.rfind(b"\n", 0, end) if end >= 0 else -1
+        if begin == start or before >= 0:
+            return text[before + 1 : end] if end >= 0 else b""
+        size *= 2

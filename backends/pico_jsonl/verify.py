@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import os
+
+from pico_jsonl.folder import place_in, session_folders
 from pico_jsonl.lines import BadLineError, check_seal, claimed_seal
 from pico_jsonl.opening import DamagedLineError, Place, load_for_reader
 from pico_memory.load import load
 from pico_memory.snapshot import snapshot
 from pico_store.errors import RefusedError, StoreUnusableError
 from pico_store.storage import Problem, VerifyReport
+
+
+def verify_store(path: str) -> VerifyReport:
+    """Read all sessions of a store, whatever is wrong with one of them, and change nothing."""
+    reports = []
+    for folder in session_folders(path):
+        name = os.path.basename(folder)
+        try:
+            place = place_in(folder)
+        except StoreUnusableError as error:
+            reports.append(VerifyReport(0, (Problem(name, folder, str(error)),)))
+            continue
+        if place is not None:
+            reports.append(verify_session(place))
+        elif os.path.isdir(folder):
+            reports.append(VerifyReport(0, (Problem(name, folder, "its main log is not there"),)))
+    problems = [problem for report in reports for problem in report.problems]
+    return VerifyReport(sum(report.records for report in reports), tuple(problems))
 
 
 def verify_session(place: Place) -> VerifyReport:
@@ -20,6 +41,8 @@ def verify_session(place: Place) -> VerifyReport:
         return VerifyReport(error.lines, tuple(problems))
     except StoreUnusableError as error:
         return VerifyReport(0, (Problem(place.session, place.folder, str(error)),))
+    if loaded.missing:
+        return VerifyReport(loaded.lines, (Problem(place.session, place.main, loaded.missing),))
     try:
         # What a snapshot says of links and numbers is checked where it is loaded.
         load(snapshot(loaded.state).items(), keep=_forget)

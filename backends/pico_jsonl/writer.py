@@ -7,7 +7,7 @@ and the file keeps the line, or the file is cut back to where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NoReturn, TypeAlias
 from zlib import crc32
@@ -23,16 +23,18 @@ from pico_jsonl.disk import Disk, translate, write_all
 from pico_jsonl.lines import SEAL_BYTES, encode, frame_middle, main_start, scratch_start
 from pico_jsonl.log import Log, ScratchLogs
 from pico_jsonl.opening import End, Loaded, Place
-from pico_memory.apply import append_again, apply
+from pico_memory.apply import append_frame, apply, frames
 from pico_memory.resident import Resident
 from pico_memory.rows import Body
-from pico_store.address import Seq
+from pico_memory.state import SessionState
+from pico_store.address import Address, Seq
 from pico_store.batch import Batch, ListAppend, ScratchBatch, SettleTask
-from pico_store.check import CheckedBatch, check_batch, lone_append
+from pico_store.check import CheckedBatch, check_batch
 from pico_store.errors import CommitUncertainError, OwnershipLostError, PicoError
 from pico_store.limits import SEQ_MAX
 from pico_store.records import BatchRange
 from pico_store.storage import Durability
+from pico_store.strict_json import pack
 
 _SYNC_BYTES: Final = 4 << 20
 """With `ordered`, how much may be written before a commit makes it durable."""
@@ -56,6 +58,7 @@ class Writer:
         loaded: Loaded,
         resident: Resident,
         control: Control,
+        epoch: int,
         durability: Durability,
         disk: Disk,
     ) -> None:
@@ -75,7 +78,8 @@ class Writer:
             self._scratch.add(task, *end)
         self._pending: _Pending | None = None
         self._epoch_word = self._busy = 0
-        self.use_epoch(control.get(EPOCH))
+        # What the control file has by now may be the epoch of somebody who took the session over.
+        self.use_epoch(epoch)
         self.fault: PicoError | None = None
         self.lost = ""
 
@@ -89,6 +93,9 @@ class Writer:
             CommitUncertainError: It may or may not be durable; `fault` is set.
         """
         words, busy = self._words, self._busy
+        if words[EPOCH] != self._epoch_word:
+            # Three owners later the word is another's, and not to be cleared here.
+            self._lose()
         try:
             words[busy] = 1
             if words[EPOCH] != self._epoch_word:
@@ -96,15 +103,14 @@ class Writer:
             if self._pending is not None:
                 self._settle()
             view = self._resident.view
-            if view.state.journal:
+            state = view.state
+            if state.journal:
                 with self._publishing:
                     self._resident.settled()
             if type(batch) is ScratchBatch and expected_first is None:
-                task = view.task(batch.task) if type(batch.task) is int else None
-                ends = view.last_seq >= SEQ_MAX
-                body = None if task is None or ends else lone_append(batch, task)
-                if body is not None:
-                    return self._commit_frame(batch, body)
+                done = self._commit_again(state, batch)
+                if done is not None:
+                    return done
             checked = check_batch(batch, view, expected_first)
             if checked.task is None:
                 return self._commit_main(checked)
@@ -117,14 +123,13 @@ class Writer:
         text = main_start(checked.first) + encode(writes)
         if len(text) < LONG_LINE - SEAL_BYTES:
             place = first_reference(log.end)
-            references: Iterable[int] = range(place, place + 2 * len(writes), 2)
+            references: Sequence[int] = range(place, place + 2 * len(writes), 2)
         else:
             start = log.end + len(text) - len(encode(writes)) + 1
-            references = part_references(start, list(map(encode, writes)))
-        bodies: list[Body | None] = [
-            None if body is None else place
-            for place, body in zip(references, checked.bodies)  # noqa: B905 - as in `apply`
-        ]
+            references = list(part_references(start, list(map(encode, writes))))
+        bodies: Sequence[Body | None] = references
+        if None in checked.bodies:
+            bodies = list(map(_unless_none, references, checked.bodies))
         crc = crc32(text, log.crc)
         line = b'%b,"crc32":"%08x"}\n' % (text, crc)
         done = self._append(log, line, crc, checked, bodies)
@@ -139,7 +144,13 @@ class Writer:
         text = scratch_start(checked.first, task) + encode(checked.writes)
         crc = crc32(text, crc)
         line = b'%b%b,"crc32":"%08x"}\n' % (header, text, crc)
-        return self._append(log, line, crc, checked, None)
+        done = self._append(log, line, crc, checked, None)
+        write = checked.writes[-1]
+        log.stream = None
+        if type(write) is ListAppend:
+            found = frames(self._resident.view.state, task, write.address)
+            log.stream = (write.address, frame_middle(task, write.address), *found)
+        return done
 
     def _ready(self, task: Seq) -> tuple[Log, bytes, int]:
         """Return a task's file, what is to stand before the next batch, and the checksum there."""
@@ -151,26 +162,31 @@ class Writer:
             return log, b"", log.crc
         return log, *self._scratch.beginning(task)
 
-    def _commit_frame(self, batch: ScratchBatch, body: bytes) -> BatchRange:
-        """Commit what `lone_append` found right; a task that streams commits little else."""
-        write, task, state = batch.writes[0], batch.task, self._resident.view.state
-        assert type(write) is ListAppend
+    def _commit_again(self, state: SessionState, batch: ScratchBatch) -> BatchRange | None:
+        """Commit one more append to the list that a task appended to last.
+
+        A task that streams commits little else: what the rules found right of the address the time
+        before is right. ``None``: the batch is something else, nothing was done.
+        """
+        writes, task = batch.writes, batch.task
+        if type(writes) is not tuple or len(writes) != 1 or type(task) is not int:
+            return None
+        write = writes[0]
         log = self._scratch.logs.get(task)
-        if log is not None and log.fd >= 0 and log.end:
-            header, crc = b"", log.crc
-        else:
-            log, header, crc = self._ready(task)
+        if log is None or log.stream is None or type(write) is not ListAppend:
+            return None
+        known, middle, items, batches = log.stream
         address = write.address
+        if address is not known and not _is_same(address, known):
+            return None
+        facts = state.facts.get(task)
+        if log.fd < 0 or state.last_seq >= SEQ_MAX or facts is None or not facts.live:
+            return None
+        body = pack(write.value, "writes[0].value")
         seq: Seq = state.last_seq + 1  # type: ignore[assignment]
-        namespace, middle = log.frame
-        if namespace != address.namespace:
-            middle = frame_middle(task, address)
-            log.frame = (address.namespace, middle)
         text = b'{"first":%d,%b%b}]' % (seq, middle, encode(write.value))
-        crc = crc32(text, crc)
-        line = text + b',"crc32":"%08x"}\n' % crc
-        if header:
-            line = header + line
+        crc = crc32(text, log.crc)
+        line = b'%b,"crc32":"%08x"}\n' % (text, crc)
         size = len(line)
         end = log.end + size
         self._pending = (log, end, crc, seq)
@@ -180,9 +196,7 @@ class Writer:
                 write_all(self._disk, log.fd, line, done)
             self._words[MARK] = seq << 10 | seq % 1021
             with self._publishing:
-                committed = append_again(state, task, address, seq, body)
-                if committed is None:
-                    committed = apply(state, CheckedBatch(seq, seq, task, batch.writes, [body]))
+                committed = append_frame(state, task, items, batches, seq, body)
             log.end = end
             log.crc = crc
             self._pending = None
@@ -197,7 +211,7 @@ class Writer:
         line: bytes,
         crc: int,
         checked: CheckedBatch,
-        bodies: list[Body | None] | None,
+        bodies: Sequence[Body | None] | None,
     ) -> BatchRange:
         size, last = len(line), checked.last
         end = log.end + size
@@ -253,6 +267,9 @@ class Writer:
         if state.last_seq >= last:
             log.end, log.crc = end, crc
         else:
+            if log is self._main and log.synced > log.end:
+                log.synced = log.end
+                self._control.set(SYNCED, log.end)
             try:
                 self._disk.cut(log.fd, log.end)
             except OSError as error:
@@ -272,6 +289,8 @@ class Writer:
             OwnershipLostError: Another open took the session over.
         """
         words, busy = self._words, self._busy
+        if words[EPOCH] != self._epoch_word:
+            self._lose()
         try:
             words[busy] = 1
             if words[EPOCH] != self._epoch_word:
@@ -290,8 +309,7 @@ class Writer:
         """Write to another main log from here on; it holds what was scratch until now."""
         self._main = Log(self._place.main, bodies.fd, *main)
         self._main.synced = main.end
-        for task in list(self._scratch.logs):
-            self._scratch.retire(task)
+        self._scratch.remove()
 
     def close(self) -> None:
         """Make everything durable that was to be, and close the files.
@@ -318,3 +336,17 @@ class Writer:
     def _lose(self) -> NoReturn:
         self.lost = f"session {self._place.session!r:.60} was taken over by another open; reopen it"
         raise OwnershipLostError(self.lost)
+
+
+def _is_same(address: Address, known: Address) -> bool:
+    """Tell whether an address equals one that passed the rules, in its parts' types too."""
+    return (
+        address == known
+        and type(address.namespace) is str
+        and (address.key is None or type(address.key) is str)
+        and type(address.task) is int  # type: ignore[union-attr]
+    )
+
+
+def _unless_none(place: Body | None, body: bytes | None) -> Body | None:
+    return None if body is None else place

@@ -44,6 +44,7 @@ from pico_store.limits import SEQ_MAX
 from pico_store.query import ConversationQuery, EntryQuery
 from pico_store.query_check import Window
 from pico_store.records import Conversation, Entry, Page
+from pico_store.shown import shown
 from pico_store.storage import Counters
 
 
@@ -73,7 +74,7 @@ class RecordReads:
         """
         row = self.conversation_row(snapshot, id)
         if row is None or row.through is not None:
-            problem = f"no conversation {id!r:.40}; allowed: one that exists and is not deleted"
+            problem = f"no conversation {shown(id)}; allowed: one that exists and is not deleted"
             raise UnknownConversationError("PAGE-6", path, problem)
         return self.conversation(id, row)
 

@@ -49,6 +49,7 @@ from pico_store.records import (
     ValuePage,
     Version,
 )
+from pico_store.shown import shown
 from pico_store.storage import Counters
 from pico_store.strict_json import unpack
 
@@ -388,7 +389,7 @@ class StateReads:
         if at == "start":
             return 0
         if not self._records.entry_visible(snapshot, reader, at):
-            problem = f"{at} is not an entry that conversation {reader.id} shows"
+            problem = f"{shown(at)} is not an entry that conversation {reader.id} shows"
             raise InvalidQueryError("VAL-7", "at", problem)
         return at
 

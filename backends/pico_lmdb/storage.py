@@ -43,14 +43,16 @@ from pico_store.query import (
 from pico_store.query_check import (
     check_address,
     check_at,
+    check_batch_query,
     check_conversation_id,
+    check_conversation_query,
     check_entry_query,
     check_ids,
+    check_list_query,
     check_policy_question,
     check_position,
     check_task_query,
     check_value_query,
-    check_window,
 )
 from pico_store.records import (
     At,
@@ -241,14 +243,7 @@ class LmdbStorage:
 
     def scan_conversations(self, query: ConversationQuery) -> Page[Conversation]:
         with self._reading() as snapshot:
-            for path, id in (
-                ("parent", query.parent),
-                ("owner", query.owner),
-                ("ownerConversation", query.owner_conversation),
-            ):
-                if id is not None:
-                    check_conversation_id(id, path)
-            window = check_window(query)
+            window = check_conversation_query(query)
             return self._records.scan_conversations(snapshot, query, window)
 
     def get_entries(self, ids: Iterable[Seq]) -> dict[Seq, Entry]:
@@ -288,9 +283,7 @@ class LmdbStorage:
 
     def read_list(self, address: Address, query: ListQuery) -> Page[Element[JsonValue]]:
         with self._reading() as snapshot:
-            check_address(address)
-            check_at(address, query.at)
-            window = check_window(query)
+            window = check_list_query(address, query)
             return self._state.read_list(snapshot, address, window, query.at)
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
@@ -307,7 +300,7 @@ class LmdbStorage:
 
     def scan_batches(self, query: BatchQuery) -> Page[BatchRange]:
         with self._reading() as snapshot:
-            window = check_window(query)
+            window = check_batch_query(query)
             return self._batches.scan_batches(snapshot, window)
 
     def export(self) -> Iterator[SnapshotItem]:

@@ -32,8 +32,9 @@ from pico_store.errors import (
     StoreDamagedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
+from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import (
@@ -228,6 +229,7 @@ class LmdbStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
+        check_path(path)
         backup_folder(self._environment, path)
 
     def close(self) -> None:
@@ -329,10 +331,7 @@ class LmdbStore:
     def _check_free(self, row: SessionRow) -> None:
         holder = decode_owner(row.owner)
         if holder is not None and is_alive(holder):
-            raise SessionOwnedError(
-                f"session {row.name!r:.80} is held by process {holder.pid} on {holder.host} since "
-                f"{holder.since_ms} (Unix ms); close it there, or open it read-only"
-            )
+            raise SessionOwnedError(owned_problem(row.name, holder.public()))
 
     def _check_open(self) -> None:
         if self._closed:

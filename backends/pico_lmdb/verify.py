@@ -12,7 +12,8 @@ from msgspec import Struct
 from pico_lmdb.audit import audit_folder
 from pico_store.storage import Problem, VerifyReport
 
-_ARGUMENTS: Final = ("-m", "pico_lmdb.verify")
+# -P: what lies in the folder that the process happens to be in is not imported.
+_ARGUMENTS: Final = ("-P", "-m", "pico_lmdb.verify")
 
 
 class _Report(Struct):

@@ -93,7 +93,32 @@ def append_again(
     items = scratch.scope.lists.get((address.namespace, address.key))
     if type(items) is not list:
         return None
-    batches, journal = scratch.batches, state.journal
+    return append_frame(state, task, items, scratch.batches, seq, body)
+
+
+def frames(
+    state: SessionState, task: Seq, address: Address
+) -> tuple[list[ElementRow], list[BatchRange]]:
+    """Return what `append_frame` appends to: a list in a task's scratch, and its batches.
+
+    The same ones until the task is settled, whatever else is written.
+    """
+    scratch = state.scratch[task]
+    items = scratch.scope.lists[address.namespace, address.key]
+    assert type(items) is list
+    return items, scratch.batches
+
+
+def append_frame(
+    state: SessionState,
+    task: Seq,
+    items: list[ElementRow],
+    batches: list[BatchRange],
+    seq: Seq,
+    body: Body,
+) -> BatchRange:
+    """Append to a list in a task's scratch; as whole or absent as with `apply`."""
+    journal = state.journal
     batch = BatchRange(seq, seq, task)
     state.applying = seq
     try:

@@ -19,6 +19,7 @@ from pico_store.errors import RefusedError
 from pico_store.limits import SEQ_MAX
 from pico_store.names import check_name
 from pico_store.records import BatchRange, Conversation, Entry, Task
+from pico_store.shown import shown
 from pico_store.snapshot import (
     AddressPolicy,
     DeletedConversation,
@@ -53,7 +54,7 @@ def load(
             loader.add(item)
         except RefusedError as error:
             path = f"items[{index}]" + (f".{error.path}" if error.path else "")
-            raise RefusedError(error.clause, path, error.problem) from error.__cause__
+            raise type(error)(error.clause, path, error.problem) from error.__cause__
     if index < 0:
         raise RefusedError(_CLAUSE, "items", "none; allowed: at least the header")
     return loader.finish()
@@ -127,7 +128,7 @@ class _Loader:
     def _claim(self, number: object) -> Seq:
         """Return a number that only one item may have."""
         if type(number) is not int or not 0 < number <= self._state.last_seq:
-            _refuse(f"number {number!r:.60}; allowed: 1 to {self._state.last_seq}, the last one")
+            _refuse(f"number {shown(number)}; allowed: 1 to {self._state.last_seq}, the last one")
         seq = Seq(number)
         if seq in self._numbers:
             _refuse(f"number {seq} a second time; allowed: each once")
@@ -145,7 +146,7 @@ class _Loader:
 
     def header(self, item: SnapshotHeader) -> None:
         if type(item.last_seq) is not int or not 0 <= item.last_seq <= SEQ_MAX:
-            _refuse(f"lastSeq {item.last_seq!r:.60}; allowed: 0 to 2^53-1")
+            _refuse(f"lastSeq {shown(item.last_seq)}; allowed: 0 to 2^53-1")
         for kind in item.entry_kinds:
             check_name(kind, "entryKinds")
         if list(item.entry_kinds) != sorted(set(item.entry_kinds)):
@@ -177,7 +178,7 @@ class _Loader:
         id = self._claim(item.id)
         self._check_reach(item.conversation_id, id)
         if item.kind not in self._state.kinds:
-            _refuse(f"kind {item.kind!r:.60}; allowed: those of the header")
+            _refuse(f"kind {shown(item.kind)}; allowed: those of the header")
         if item.key is not None:
             check_name(item.key, "key", empty=True)
         if item.head is not None and not 0 < item.head <= id:
@@ -191,9 +192,9 @@ class _Loader:
         check_name(item.kind, "kind")
         check_name(item.status, "status")
         if type(item.state) is not dict or item.state.get("status") != item.status:
-            _refuse(f"state without status {item.status!r:.60}; allowed: the task's status in it")
+            _refuse(f"state without status {shown(item.status)}; allowed: the task's status in it")
         if item.role not in ("start", "inflight", "terminal"):
-            _refuse(f"role {item.role!r:.60}; allowed: start, inflight, terminal")
+            _refuse(f"role {shown(item.role)}; allowed: start, inflight, terminal")
         if item.owns:
             _refuse("owns set; allowed: never, it follows from the conversations' owners")
         self._build.task(item, self._keep(pack(item.state, "state")))
@@ -206,7 +207,7 @@ class _Loader:
             _refuse(f"policy in conversation {address.conversation}; allowed: a live one")
         self._check_address(address)
         if item.shape not in ("value", "list"):
-            _refuse(f"shape {item.shape!r:.60}; allowed: value, list")
+            _refuse(f"shape {shown(item.shape)}; allowed: value, list")
         self._build.policy(item)
 
     def version(self, item: ValueVersion) -> None:

@@ -34,13 +34,15 @@ from pico_store.query import (
 from pico_store.query_check import (
     check_address,
     check_at,
+    check_batch_query,
+    check_conversation_query,
     check_entry_query,
     check_ids,
+    check_list_query,
     check_policy_question,
     check_position,
     check_task_query,
     check_value_query,
-    check_window,
 )
 from pico_store.records import (
     At,
@@ -55,6 +57,7 @@ from pico_store.records import (
     ValuePage,
     Version,
 )
+from pico_store.shown import shown
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Counters
 
@@ -83,7 +86,7 @@ class Reads:
             return {id: found[id] for id in wanted if id in found}
 
     def scan_conversations(self, query: ConversationQuery) -> Page[Conversation]:
-        window = check_window(query)
+        window = check_conversation_query(query)
         with self._lock:
             state = self._settled()
             items, more = _take(find_conversations(state, query, window), window.limit)
@@ -181,9 +184,7 @@ class Reads:
         return ValuePage(items, read_at, items[-1].key if more else None)
 
     def read_list(self, address: Address, query: ListQuery) -> Page[Element[JsonValue]]:
-        check_address(address)
-        check_at(address, query.at)
-        window = check_window(query)
+        window = check_list_query(address, query)
         with self._lock:
             state = self._settled()
             position = _check_readable(state, address, query.at, "list")
@@ -210,7 +211,7 @@ class Reads:
             return frozenset(self._settled().kinds)
 
     def scan_batches(self, query: BatchQuery) -> Page[BatchRange]:
-        window = check_window(query)
+        window = check_batch_query(query)
         with self._lock:
             state = self._settled()
             items, more = _take(find_batches(state, window), window.limit)
@@ -243,9 +244,9 @@ def _owns(state: SessionState, task: Seq) -> tuple[Seq, ...]:
 
 def _check_conversation(state: SessionState, id: Seq, path: str) -> None:
     if type(id) is not int:
-        raise InvalidQueryError("PAGE-6", path, f"{id!r:.60}; allowed: an integer")
+        raise InvalidQueryError("PAGE-6", path, f"{shown(id)}; allowed: an integer")
     if id not in state.conversations:
-        problem = f"no conversation {id}; allowed: one that exists and is not deleted"
+        problem = f"no conversation {shown(id)}; allowed: one that exists and is not deleted"
         raise UnknownConversationError("PAGE-6", path, problem)
 
 
@@ -265,6 +266,6 @@ def _check_readable(
     if at == "start":
         return 0
     if not state.shows(address.conversation, at):
-        problem = f"{at} is not an entry that conversation {address.conversation} shows"
+        problem = f"{shown(at)} is not an entry that conversation {address.conversation} shows"
         raise InvalidQueryError("VAL-7", "at", problem)
     return at

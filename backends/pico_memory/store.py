@@ -25,9 +25,10 @@ from pico_store.errors import (
     UnknownSessionError,
     UnsupportedError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
+from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Owner, SessionInfo, VacuumReport, VerifyReport
 
 
@@ -95,7 +96,7 @@ class MemoryStore:
             check_name(session_id, "sessionId")
             self._check_free(session_id)
         # The items may come from a session of this very store, so nothing is held meanwhile.
-        session = Session(session_id, Resident(load(items)))
+        session = Session(session_id, Resident(load(check_snapshot(items))))
         with self._lock:
             self._check_open()
             self._check_free(session_id)
@@ -128,6 +129,7 @@ class MemoryStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
+        check_path(path)
         problem = "a backup of memory; copy its sessions into a store on disk"
         raise UnsupportedError("DUR-7", path, problem)
 

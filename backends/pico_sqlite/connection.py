@@ -33,8 +33,22 @@ WAL_BYTES_MAX: Final = 16 << 20
 """What the log is cut back to after a checkpoint that emptied it."""
 _MAGIC: Final = b"SQLite format 3\0"
 _PAGE_BYTES_MIN: Final = 512
+_BESIDE: Final = ("-wal", "-shm", "-journal")
 # The files that were open when this process was forked.
 _inherited: set[tuple[int, int]] = set()
+
+
+def check_file_name(path: str) -> None:
+    """Refuse a path that SQLite would take for its own file beside another store.
+
+    Raises:
+        StoreUnusableError: It ends like one.
+    """
+    if path.endswith(_BESIDE):
+        raise StoreUnusableError(
+            f"{path}: ends like what SQLite puts beside a file, and would be taken for that; "
+            "give it another name"
+        )
 
 
 def check_file(path: str, *, create: bool) -> None:
@@ -47,6 +61,7 @@ def check_file(path: str, *, create: bool) -> None:
     """
     if not path:
         raise StoreUnusableError("sqlite: without a file; write it as sqlite:FILE")
+    check_file_name(path)
     if path == ":memory:":
         raise StoreUnusableError("sqlite::memory: keeps nothing; write memory: for that")
     kind = file_system(path)
@@ -190,7 +205,7 @@ def connect(path: str, *, busy_ms: int, read_only: bool) -> apsw.Connection:
             # with little on them; half of SQLite's usual size costs a sixth less CPU.
             if not read_only:
                 db.pragma("page_size", 2048)
-                _switch_to_log(db, busy_ms)
+                _switch_to_log(db, path, busy_ms)
             db.pragma("wal_autocheckpoint", 1000)
             db.pragma("journal_size_limit", WAL_BYTES_MAX)
             db.pragma("cache_size", -8192)
@@ -216,12 +231,14 @@ def close_last(db: apsw.Connection, path: str, *, wrote: bool) -> None:
     db.close()
 
 
-def _switch_to_log(db: apsw.Connection, busy_ms: int) -> None:
+def _switch_to_log(db: apsw.Connection, path: str, busy_ms: int) -> None:
     """Switch to WAL; SQLite does not wait by itself when two connections do it at once."""
     deadline = time.monotonic() + busy_ms / 1000
     pause = 0.001
     while True:
         try:
+            # The switch writes: what is no store of ours must be found out before.
+            _tables(db, path)
             mode = db.pragma("journal_mode", "wal")
         except (apsw.BusyError, apsw.LockedError):
             if time.monotonic() >= deadline:

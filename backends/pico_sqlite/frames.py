@@ -110,6 +110,9 @@ class Frames:
         assert type(address) is ScratchAddress
         if known.stream is not None and (known.origin + key) >> STREAM_BITS != known.stream:
             return None
+        # A frame so far from its task would stand in the stream behind.
+        if known.stream is None and (key - memo.numbers.key(task)) >> STREAM_BITS:
+            return None
         sums = crc32(pack_columns((seq, task, 1, address.namespace, "", body))) - BIAS
         session, values = (self._session, self._epoch), (address.namespace, sums, body)
         with self._writer.lock:

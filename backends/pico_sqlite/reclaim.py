@@ -7,7 +7,8 @@ from typing import Final
 
 import apsw
 
-from pico_sqlite.connection import Row, translated
+from pico_sqlite.checksum import checksum
+from pico_sqlite.connection import Row, check_file_name, connect, is_writable, translated
 from pico_sqlite.memo import Memo
 from pico_sqlite.packing import Packing
 from pico_sqlite.repack import repack
@@ -74,8 +75,15 @@ def delete_session(db: apsw.Connection, session: int) -> None:
         db.execute("DELETE FROM current_values WHERE scope BETWEEN ? AND ?", scratch)
         for table in ("lists", "current_values", "value_versions"):
             db.execute(f"DELETE FROM {table} WHERE scope BETWEEN ? AND ?", keys)
-    for table in ("extents", "kinds", "sessions"):
+    for table in ("kinds", "sessions"):
         db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+    # The greatest extent that was ever given stays, as no session's: the next is counted from it.
+    ((last,),) = db.execute("SELECT max(base) FROM extents").fetchall()
+    assert isinstance(last, int)
+    sql = "UPDATE extents SET session = 0, high = base, checksum = ? WHERE base = ? AND session = ?"
+    db.execute(sql, (checksum((last, 0, last)), last, session))
+    sql = "DELETE FROM extents WHERE session = ? OR session = 0 AND base < ?"
+    db.execute(sql, (session, last))
 
 
 def vacuum_file(writer: Writer, path: str, packing: Packing | None) -> VacuumReport:
@@ -101,12 +109,15 @@ def vacuum_file(writer: Writer, path: str, packing: Packing | None) -> VacuumRep
     return VacuumReport(before, _size(path), dropped)
 
 
-def backup_file(source: str, path: str) -> None:
+def backup_file(source: str, path: str, busy_ms: int) -> None:
     """Copy the file at one moment's state into a new file, a few pages at a time.
 
     Raises:
+        StoreBusyError: Another process kept the file to itself for ``busy_ms``.
         StoreIOError: The path exists already or cannot be written; nothing is left there.
+        StoreUnusableError: No store may have that name.
     """
+    check_file_name(path)
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         os.fchmod(handle, 0o600)
@@ -117,15 +128,15 @@ def backup_file(source: str, path: str) -> None:
         ) from error
     try:
         with translated(path, "backup"):
-            _copy(source, path)
+            _copy(source, path, busy_ms)
     except BaseException:
         os.unlink(path)
         raise
 
 
-def _copy(source: str, path: str) -> None:
+def _copy(source: str, path: str, busy_ms: int) -> None:
     # One read transaction holds the state still while writers go on.
-    origin = apsw.Connection(source, flags=apsw.SQLITE_OPEN_READWRITE)
+    origin = connect(source, busy_ms=busy_ms, read_only=not is_writable(source))
     target = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         origin.execute("BEGIN")

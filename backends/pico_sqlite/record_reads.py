@@ -26,6 +26,7 @@ from pico_store.limits import SEQ_MAX
 from pico_store.query import ConversationQuery, EntryQuery, TaskQuery
 from pico_store.query_check import Window
 from pico_store.records import BatchRange, Conversation, Entry, Page, Task, TaskRole
+from pico_store.shown import shown
 from pico_store.storage import Counters
 from pico_store.strict_json import unpack
 
@@ -98,7 +99,7 @@ class RecordReads:
         """
         found = self.get_conversations(snapshot, [id]).get(id)
         if found is None:
-            problem = f"no conversation {id!r:.40}; allowed: one that exists and is not deleted"
+            problem = f"no conversation {shown(id)}; allowed: one that exists and is not deleted"
             raise UnknownConversationError("PAGE-6", path, problem)
         return found
 

@@ -6,6 +6,7 @@ Everything here runs inside a transaction that the writer has begun.
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from typing import Any, Final
 from zlib import crc32
 
@@ -29,7 +30,6 @@ from pico_store.batch import (
     ValueSet,
 )
 from pico_store.check import CheckedBatch
-from pico_store.forks import inherited_through
 from pico_store.records import Conversation, Entry, ForkPoint, Task
 
 ROLES: Final = {"start": 0, "inflight": 1, "terminal": 2}
@@ -98,14 +98,19 @@ class Rows:
                 self.scratch.write(checked)
                 return
         self._size = coded_size(seq, len(writes))
-        if type(writes[0]) is not Entry and type(writes[0]) is not Task:
-            self._open(_FIRST_BOUNDARY, (keys[high] | (seq & LOW),))
         self._passing = checked.passing
         if checked.deletions:
             self._taken = list(checked.deletions.values())
-        for write, body in zip(writes, checked.bodies, strict=True):
-            _WRITERS[type(write)](self, write, seq, body)
-            seq += 1  # type: ignore[assignment]
+        try:
+            if type(writes[0]) is not Entry and type(writes[0]) is not Task:
+                self._open(_FIRST_BOUNDARY, (keys[high] | (seq & LOW),))
+            for write, body in zip(writes, checked.bodies, strict=True):
+                _WRITERS[type(write)](self, write, seq, body)
+                seq += 1  # type: ignore[assignment]
+        except apsw.ConstraintError:
+            # Before its first row a record may need a kind, which another owner may have added.
+            self._check_owned()
+            raise
 
     def _open(self, sql: str, values: tuple[Column, ...]) -> None:
         """Insert the first row of a batch, if the handle owns the session."""
@@ -206,17 +211,47 @@ class Rows:
 
     def _delete_conversation(self, write: DeleteConversation, seq: Seq, body: None) -> None:
         taken = self._taken.pop(0)
+        open_ids = [-id for id in taken]
         for id in taken:
             self._memo.conversations.pop(id, None)
             self._set_through(self._stored_conversation(id), Seq(0))
-        # What is still shown may shrink for the taken ones and for deleted ones above them.
-        for id in taken:
-            source: Seq | None = id
-            while source is not None and not self._is_live(source):
-                through = inherited_through(source, self._forks, self._is_live)
-                record = self._stored_conversation(source)
-                self._set_through(record, Seq(through))
-                source = record.parent.conversation_id if record.parent else None
+        # What is still shown may shrink for the taken ones and for deleted ones above them. Forks
+        # come before their source, which is older, so that each is looked at once; where nothing
+        # shrinks, nothing above does.
+        heapify(open_ids)
+        new, last = set(taken), 0
+        while open_ids:
+            id = Seq(-heappop(open_ids))
+            if id == last:
+                continue
+            last = id
+            before = self._through(id)
+            if before is None:
+                continue
+            through = self._inherited(id)
+            if through == before and id not in new:
+                continue
+            record = self._stored_conversation(id)
+            self._set_through(record, Seq(through))
+            if record.parent is not None:
+                heappush(open_ids, -record.parent.conversation_id)
+
+    def _inherited(self, id: Seq) -> int:
+        """Return the greatest number that live forks inherit, from what each fork is known to."""
+        seq = self._memo.numbers.seq
+        sql = "SELECT at, through FROM conversations WHERE parent = ?"
+        greatest = 0
+        rows: list[Row] = self._run(sql, (self._memo.numbers.key(id),)).fetchall()
+        for at, through in rows:
+            cut = seq(at)
+            greatest = max(greatest, cut if through is None else min(cut, through))
+        return greatest
+
+    def _through(self, id: Seq) -> int | None:
+        """Return how far a deleted conversation reaches; ``None`` for a live one."""
+        sql = "SELECT through FROM conversations WHERE id = ?"
+        through: int | None = self._one(sql, self._memo.numbers.key(id))[0]
+        return through
 
     def _set_through(self, record: Conversation, through: Seq) -> None:
         columns = conversation_columns(record, through)
@@ -226,15 +261,6 @@ class Rows:
     def _stored_conversation(self, id: Seq) -> Conversation:
         sql = "SELECT id, parent, at, owner FROM conversations WHERE id = ?"
         return conversation_record(self._memo, self._one(sql, self._memo.numbers.key(id)))
-
-    def _forks(self, id: Seq) -> list[Conversation]:
-        sql = "SELECT id, parent, at, owner FROM conversations WHERE parent = ?"
-        rows = self._run(sql, (self._memo.numbers.key(id),)).fetchall()
-        return [conversation_record(self._memo, row) for row in rows]
-
-    def _is_live(self, id: Seq) -> bool:
-        sql = "SELECT 1 FROM conversations WHERE id = ? AND through IS NULL"
-        return bool(self._run(sql, (self._memo.numbers.key(id),)).fetchall())
 
     # --- Entries and tasks ---
 

@@ -31,6 +31,7 @@ from pico_store.records import (
     ValuePage,
     Version,
 )
+from pico_store.shown import shown
 from pico_store.storage import Counters
 from pico_store.strict_json import unpack
 
@@ -202,7 +203,7 @@ class StateReads:
             if not any_policy:
                 self._check_policy(snapshot, address, "list")
             if address.rewind:
-                parts = self._list_parts(snapshot, address, reader, through)
+                parts = self._list_parts(snapshot, address, reader, through, window)
                 for part in parts if window.newest_first else reversed(parts):
                     yield from self._part_elements(snapshot, part, window)
                 return
@@ -211,14 +212,22 @@ class StateReads:
             yield from self._part_elements(snapshot, part, window)
 
     def _list_parts(
-        self, snapshot: Snapshot, address: ConversationAddress, reader: Conversation, through: int
+        self,
+        snapshot: Snapshot,
+        address: ConversationAddress,
+        reader: Conversation,
+        through: int,
+        window: Window,
     ) -> list[_Part]:
-        """Return what each level of the fork chain contributes, the reader's own first."""
+        """Return what each level of the fork chain contributes, the reader's own first.
+
+        Of what a level removed of its ancestors' lists, what is in the window.
+        """
         parts: list[_Part] = []
         hidden: frozenset[int] = frozenset()
         cleared = "SELECT max(seq) FROM list_markers WHERE list = ? AND element = 0 AND seq <= ?"
         removed = (
-            "SELECT element FROM list_markers WHERE list = ? AND element BETWEEN 1 AND ? "
+            "SELECT element FROM list_markers WHERE list = ? AND element BETWEEN ? AND ? "
             "AND seq <= ?"
         )
         for part in self._records.segments(snapshot, reader, through):
@@ -231,8 +240,10 @@ class StateReads:
             if clear is not None:
                 # It hides all that was inherited as well.
                 break
-            values = (found, part.conversation - 1, part.through)
-            hidden |= {row[0] for row in self._records.fetch(snapshot, removed, values)}
+            first, last = window.first, min(part.conversation - 1, window.last)
+            if first <= last:
+                values = (found, first, last, part.through)
+                hidden |= {row[0] for row in self._records.fetch(snapshot, removed, values)}
         return parts
 
     def _part_elements(
@@ -331,7 +342,7 @@ class StateReads:
         if at == "start":
             return 0
         if not self._records.entry_visible(snapshot, reader, at):
-            problem = f"{at} is not an entry that conversation {reader.id} shows"
+            problem = f"{shown(at)} is not an entry that conversation {reader.id} shows"
             raise InvalidQueryError("VAL-7", "at", problem)
         return at
 

@@ -26,6 +26,7 @@ from pico_store.errors import (
     StorageClosedError,
     StorageFaultedError,
     StoreDamagedError,
+    UnknownSessionError,
     UnsupportedError,
 )
 from pico_store.ownership import OwnerRecord
@@ -40,14 +41,16 @@ from pico_store.query import (
 from pico_store.query_check import (
     check_address,
     check_at,
+    check_batch_query,
     check_conversation_id,
+    check_conversation_query,
     check_entry_query,
     check_ids,
+    check_list_query,
     check_policy_question,
     check_position,
     check_task_query,
     check_value_query,
-    check_window,
 )
 from pico_store.records import (
     At,
@@ -63,6 +66,9 @@ from pico_store.records import (
 )
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Counters, OpenReport
+
+# Commits between two looks at the size of the log, less one: all bits are set.
+_LOOKS_EVERY = 1_023
 
 
 class SqliteStorage:
@@ -155,7 +161,10 @@ class SqliteStorage:
                 self._after_failure(error)
                 raise
             if done is not None:
-                self._counters.commits += 1
+                counters = self._counters
+                counters.commits = count = counters.commits + 1
+                if not count & _LOOKS_EVERY:
+                    self._writer.bound_log()
                 return done
         self._frames.forget()
         checked = check_batch(batch, self._view, expected_first)
@@ -167,7 +176,10 @@ class SqliteStorage:
         except BaseException as error:
             self._after_failure(error)
             raise
-        self._counters.commits += 1
+        counters = self._counters
+        counters.commits = count = counters.commits + 1
+        if not count & _LOOKS_EVERY:
+            self._writer.bound_log()
         return BatchRange(checked.first, last, checked.task)
 
     def _refuse_commit(self) -> NoReturn:
@@ -208,24 +220,23 @@ class SqliteStorage:
     # --- Reading ---
 
     def get_conversations(self, ids: Iterable[Seq]) -> dict[Seq, Conversation]:
+        self._check_usable()
+        # Outside of the read, whose errors are the file's: the ids come from the caller's code.
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._records.get_conversations(snapshot, check_ids(ids))
+            return self._records.get_conversations(snapshot, wanted)
 
     def scan_conversations(self, query: ConversationQuery) -> Page[Conversation]:
         with self._reading() as snapshot:
-            window = check_window(query)
-            for path, id in (
-                ("parent", query.parent),
-                ("owner", query.owner),
-                ("ownerConversation", query.owner_conversation),
-            ):
-                if id is not None:
-                    check_conversation_id(id, path)
+            window = check_conversation_query(query)
             return self._records.scan_conversations(snapshot, query, window)
 
     def get_entries(self, ids: Iterable[Seq]) -> dict[Seq, Entry]:
+        self._check_usable()
+        # Outside of the read, whose errors are the file's: the ids come from the caller's code.
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._records.get_entries(snapshot, check_ids(ids))
+            return self._records.get_entries(snapshot, wanted)
 
     def scan_entries(self, query: EntryQuery) -> Page[Entry]:
         with self._reading() as snapshot:
@@ -239,8 +250,11 @@ class SqliteStorage:
             return self._records.newest_head(snapshot, conversation, position)
 
     def get_tasks(self, ids: Iterable[Seq]) -> dict[Seq, Task]:
+        self._check_usable()
+        # Outside of the read, whose errors are the file's: the ids come from the caller's code.
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._records.get_tasks(snapshot, check_ids(ids))
+            return self._records.get_tasks(snapshot, wanted)
 
     def scan_tasks(self, query: TaskQuery) -> Page[Task]:
         with self._reading() as snapshot:
@@ -260,9 +274,7 @@ class SqliteStorage:
 
     def read_list(self, address: Address, query: ListQuery) -> Page[Element[JsonValue]]:
         with self._reading() as snapshot:
-            check_address(address)
-            window = check_window(query)
-            check_at(address, query.at)
+            window = check_list_query(address, query)
             return self._state.read_list(snapshot, address, window, query.at)
 
     def rewind_policy(self, address: ConversationAddress, shape: Shape) -> bool | None:
@@ -279,7 +291,7 @@ class SqliteStorage:
 
     def scan_batches(self, query: BatchQuery) -> Page[BatchRange]:
         with self._reading() as snapshot:
-            window = check_window(query)
+            window = check_batch_query(query)
             return self._records.scan_batches(snapshot, window)
 
     def export(self) -> Iterator[SnapshotItem]:
@@ -299,6 +311,10 @@ class SqliteStorage:
                     self._memo.refresh(snapshot.db)
                 yield snapshot
             except KeyError as error:
+                sql = "SELECT 1 FROM sessions WHERE session = ?"
+                if not snapshot.rows(sql, (self._session,)):
+                    problem = f"session {self._session_id!r:.80} was deleted; create it anew"
+                    raise UnknownSessionError("OWN-6", "", problem) from error
                 # Rows lead to rows that are not there; no read of a whole file gets here.
                 problem = f"a row names {error}, which does not exist; run pico verify"
                 raise StoreDamagedError(f"session {self._session_id!r}: {problem}") from error
@@ -317,6 +333,9 @@ class SqliteStorage:
         self._refuse(StorageClosedError, "used after os.fork(); open the session in this process")
 
     def _refuse(self, error: type[PicoError], reason: str) -> None:
+        if self._refusal is StorageClosedError:
+            # A commit that failed because of the close must not say otherwise.
+            return
         self._reason = reason
         self._refusal = error
         self._may_commit = False

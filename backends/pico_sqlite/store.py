@@ -31,7 +31,7 @@ from pico_store.errors import (
     StoreDamagedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
@@ -83,6 +83,7 @@ class SqliteStore:
         check_file(path, create=create)
         self._path = path
         self._durability: Durability = durability
+        self._busy_ms = busy_ms
         self._closed = ""
         self._lock = threading.Lock()
         self._open: weakref.WeakSet[SqliteStorage] = weakref.WeakSet()
@@ -118,7 +119,10 @@ class SqliteStore:
         self._check_open()
         found = []
         with self._readers.snapshot() as snapshot:
-            sql = "SELECT session, name, epoch, owner, checksum FROM sessions ORDER BY name"
+            sql = (
+                "SELECT session, name, epoch, CAST(owner AS BLOB), checksum FROM sessions "
+                "ORDER BY name"
+            )
             rows: list[Row] = snapshot.rows(sql)
             for session, name, epoch, owner, sums in rows:
                 self._check_row(name, epoch, sums)
@@ -190,7 +194,8 @@ class SqliteStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
-        backup_file(self._path, path)
+        check_path(path)
+        backup_file(self._path, path, self._busy_ms)
 
     def close(self) -> None:
         with self._lock:
@@ -250,7 +255,12 @@ class SqliteStore:
         return storage
 
     def _new_session(self, db: apsw.Connection, name: str, owner: OwnerRecord | None) -> int:
-        sql = "INSERT INTO sessions(name, epoch, owner, checksum) VALUES(?, ?, ?, ?)"
+        # One more than the first extent that it gets below: neither is ever given again, so that
+        # a handle of a deleted session finds nothing, instead of what came after it.
+        sql = (
+            "INSERT INTO sessions(session, name, epoch, owner, checksum) "
+            "SELECT coalesce(max(base), -1) + 2, ?, ?, ?, ? FROM extents"
+        )
         epoch = 0 if owner is None else 1
         holder = None if owner is None else owner.encode()
         try:
@@ -265,7 +275,10 @@ class SqliteStore:
     def _find(self, db: apsw.Connection, name: str) -> tuple[int, int, OwnerRecord | None]:
         check_name(name, "sessionId")
         try:
-            sql = "SELECT session, epoch, owner, checksum FROM sessions WHERE name = ?"
+            # As bytes: damage may have left no text.
+            sql = (
+                "SELECT session, epoch, CAST(owner AS BLOB), checksum FROM sessions WHERE name = ?"
+            )
             found: list[Row] = db.execute(sql, (name,)).fetchall()
         except apsw.Error as error:
             raise translate(self._path, "open", error) from error

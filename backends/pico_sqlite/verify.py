@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import apsw
 
@@ -41,7 +41,8 @@ _MISFITS: Final = (
     "SELECT 'list marker ' || seq, 'its list does not exist' FROM list_markers m "
     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = m.list)",
     "SELECT 'extent ' || base, 'its session does not exist' FROM extents x "
-    "WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",
+    "WHERE NOT (session = 0 AND high = base) "
+    "AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",
     "SELECT 'record ' || id, 'its role is ' || role FROM records WHERE role NOT BETWEEN 0 AND 3",
     "SELECT 'record ' || id, 'it has a body and no role' FROM records "
     "WHERE role IS NULL AND body IS NOT NULL",
@@ -49,9 +50,13 @@ _MISFITS: Final = (
     "WHERE flags NOT BETWEEN 0 AND 15",
     "SELECT 'record ' || id, 'it is marked as a task of session ' || session FROM records r "
     f"WHERE session IS NOT CASE WHEN role < 3 THEN {_SESSION.format(key='r.id')} END",
-    "SELECT 'record ' || id, 'no batch holds it' FROM records r WHERE role IS NOT NULL AND id >= "
-    "(SELECT b.id + (b.writes >> 16) FROM records b WHERE b.id BETWEEN r.id >> 20 << 20 AND r.id "
-    "AND b.writes NOT NULL ORDER BY b.id DESC LIMIT 1)",
+    # Between the end of a batch and the next one's first row of the extent. From batch to batch:
+    # to look for its batch from each record would cost the square of the batch's size.
+    "SELECT 'record ' || r.id, 'no batch holds it' FROM "
+    "(SELECT id, writes >> 16 AS size, lead(id) OVER (ORDER BY id) AS next FROM records "
+    "WHERE writes NOT NULL) b "
+    "JOIN records r ON r.id >= b.id + b.size AND r.id < min(coalesce(b.next, 1 << 62), "
+    "((b.id >> 20) + 1) << 20) WHERE r.role IS NOT NULL",
     "SELECT 'conversation ' || id, 'its session is ' || session FROM conversations c "
     f"WHERE session IS NOT {_SESSION.format(key='c.id')}",
     "SELECT 'conversation ' || id, 'it is not found by its owner' FROM conversations c "
@@ -66,7 +71,9 @@ _MISFITS: Final = (
     "WHERE scope & 1048575 "
     "AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = l.scope)",
 )
+_RowCheck: TypeAlias = tuple[str, str, Callable[[Row], object]]
 _VALUE: Final = "seq, checksum, body, scope, namespace, key"
+_SCRATCH_VALUE: Final = "scratch value"
 _PROBLEMS_MAX: Final = 1_000
 # What decoding a damaged row may raise.
 _DAMAGE: Final = (PicoError, LookupError, ValueError, TypeError)
@@ -129,9 +136,10 @@ def _session_problems(
         yield Problem(name, "session", str(error))
 
 
-def _row_problems(
-    snapshot: Snapshot, memo: Memo, records: RecordReads, state: StateReads, name: str
-) -> Iterator[Problem]:
+def _row_checks(
+    snapshot: Snapshot, memo: Memo, records: RecordReads, state: StateReads
+) -> tuple[_RowCheck, ...]:
+    """Return how the rows of each kind are read, what they are, and what checks one."""
     seq = memo.numbers.seq
 
     def frame(row: Row) -> object:
@@ -141,7 +149,7 @@ def _row_problems(
             return None
         return state.decode(seq(id), (seq(id), seq(task), writes, namespace, key), sums, body)
 
-    checks: tuple[tuple[str, str, Callable[[Row], object]], ...] = (
+    return (
         (
             f"SELECT {CONVERSATION} FROM conversations WHERE id",
             "conversation",
@@ -154,8 +162,13 @@ def _row_problems(
             partial(records.task, snapshot),
         ),
         (
-            f"SELECT {_VALUE} FROM current_values WHERE abs(scope)",
+            f"SELECT {_VALUE} FROM current_values WHERE scope",
             "value",
+            lambda row: state.version(row[:3], *row[3:]),
+        ),
+        (
+            f"SELECT {_VALUE} FROM current_values WHERE scope",
+            _SCRATCH_VALUE,
             lambda row: state.version(row[:3], *row[3:]),
         ),
         (
@@ -164,18 +177,24 @@ def _row_problems(
             lambda row: state.version(row[:3], *row[3:]),
         ),
         (
-            "SELECT e.seq, e.list, e.checksum, e.body FROM lists l "
-            "JOIN list_elements e ON e.list = l.list WHERE l.scope",
-            "list element",
-            lambda row: state.decode(row[0], row[:2], *row[2:]),
-        ),
-        (
             f"SELECT t.id + (s.id & {STREAM_LAST}), t.id, s.writes, s.namespace, s.key, "
             f"s.checksum, s.body FROM records t JOIN scratch f ON f.task = t.id "
             f"JOIN scratch s ON s.id BETWEEN {STREAM} "
             "WHERE t.role < 2 AND t.id",
             "scratch",
             frame,
+        ),
+        *_list_checks(state),
+    )
+
+
+def _list_checks(state: StateReads) -> tuple[_RowCheck, ...]:
+    return (
+        (
+            "SELECT e.seq, e.list, e.checksum, e.body FROM lists l "
+            "JOIN list_elements e ON e.list = l.list WHERE l.scope",
+            "list element",
+            lambda row: state.decode(row[0], row[:2], *row[2:]),
         ),
         (
             "SELECT list, scope, namespace, key, rewind, checksum FROM lists WHERE scope",
@@ -189,8 +208,15 @@ def _row_problems(
             lambda row: state.check_marker(*row),
         ),
     )
-    for sql, what, check in checks:
-        for bounds in memo.numbers.ranges(0, SEQ_MAX, newest_first=False):
+
+
+def _row_problems(
+    snapshot: Snapshot, memo: Memo, records: RecordReads, state: StateReads, name: str
+) -> Iterator[Problem]:
+    for sql, what, check in _row_checks(snapshot, memo, records, state):
+        for first, last in memo.numbers.ranges(0, SEQ_MAX, newest_first=False):
+            # Scratch values stand below zero.
+            bounds = (-last, -max(first, 1)) if what == _SCRATCH_VALUE else (first, last)
             where = f"the first {what} row"
             for row in _readable(snapshot.stream(f"{sql} BETWEEN ? AND ?", bounds)):
                 if isinstance(row, UnicodeDecodeError):

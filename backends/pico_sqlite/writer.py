@@ -8,24 +8,26 @@ others sleep until it has committed for them.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import Final, Protocol
 
 import apsw
 
-from pico_sqlite.connection import close_last, connect, translate, translated
+from pico_sqlite.connection import WAL_BYTES_MAX, close_last, connect, translate, translated
 from pico_sqlite.rows import Rows
 from pico_store.check import CheckedBatch
 from pico_store.errors import (
     CommitUncertainError,
     PicoError,
     StorageClosedError,
+    StoreBusyError,
     UnsupportedError,
 )
 from pico_store.storage import Durability
@@ -37,6 +39,35 @@ _SYNCHRONOUS: Final[dict[Durability, tuple[str, str]]] = {
     "process": ("OFF", "OFF"),
 }
 _SHARED_MAX: Final = 128
+_LOG_BYTES_MAX: Final = 2 * WAL_BYTES_MAX
+_LOG_WAIT_MS: Final = 100
+
+
+class _Signal:
+    """What one thread sleeps on until another sets it, as often as it likes.
+
+    Not an `Event`: one whose setting is interrupted keeps its lock, and who sets it again to mend
+    that, waits for ever.
+    """
+
+    __slots__ = ("_lock", "_set")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Wake the thread that waits, now or later."""
+        self._set = True
+        with suppress(RuntimeError):
+            # It is free already where it was set before.
+            self._lock.release()
+
+    def wait(self) -> None:
+        """Sleep until it is set."""
+        while not self._set:
+            self._lock.acquire()
 
 
 class _User(Protocol):
@@ -56,7 +87,7 @@ class _Request:
         self.apply = apply
         self.is_main = is_main
         self.error: BaseException | None = None
-        self.done = threading.Event()
+        self.done = _Signal()
         """Set when it is written, or when its thread is to lead."""
         self.taken = False
         self.group: tuple[_Request, ...] = ()
@@ -81,6 +112,8 @@ class Writer:
         self._queue = threading.Lock()
         self._waiting: deque[_Request] = deque()
         self._leader: _Request | None = None
+        self._stage = ""
+        """How far the shared transaction is: "", "commit", "commit failed" or "undone"."""
         self.closed = False
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one fsync."""
@@ -147,6 +180,21 @@ class Writer:
                 if self.db.in_transaction:
                     self._undo()
 
+    def bound_log(self) -> None:
+        """Begin the log anew where readers that overlap without a pause kept SQLite from it.
+
+        Waits for the reads that run now, but not long: an export may go on for hours. Whatever
+        fails is left to the next commit: the one before is durable.
+        """
+        with self.lock, suppress(apsw.Error, OSError):
+            if self.closed or os.stat(f"{self.path}-wal").st_size < _LOG_BYTES_MAX:
+                return
+            self.db.set_busy_timeout(min(self._busy_ms, _LOG_WAIT_MS))
+            try:
+                self._run("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            finally:
+                self.db.set_busy_timeout(self._busy_ms)
+
     def rebuild(self) -> None:
         """Rewrite the file without its free pages.
 
@@ -156,8 +204,14 @@ class Writer:
         with self.lock, translated(self.path, "vacuum"):
             self.check_open()
             self._run("VACUUM")
-            # Rows that nobody fetches keep a statement open, and that the next commit.
-            self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            # Who reads the log's end, as an unfinished export does, is not waited for: all commits
+            # would wait too. Rows that nobody fetches keep a statement open, and that the next
+            # commit.
+            self.db.set_busy_timeout(0)
+            try:
+                self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self.db.set_busy_timeout(self._busy_ms)
 
     def close(self) -> None:
         """Close the connection once no commit runs; the log is emptied if nobody else reads it."""
@@ -197,6 +251,7 @@ class Writer:
         try:
             self._run("COMMIT")
         except apsw.Error as error:
+            self._stage = "commit failed"
             raise self.failed(error) from error
 
     def failed(self, error: apsw.Error) -> PicoError:
@@ -253,6 +308,7 @@ class Writer:
         """Write for all that wait, then hand the lead to the first that came meanwhile."""
         try:
             with self.lock:
+                self._stage = ""
                 with self._queue:
                     leader.group = tuple(islice(self._waiting, _SHARED_MAX))
                     for request in leader.group:
@@ -261,17 +317,25 @@ class Writer:
                 self.check_open()
                 self._write_group(leader.group)
         except BaseException as error:
-            told = error
-            if not isinstance(error, PicoError):
-                told = CommitUncertainError(
-                    f"{self.path}: the thread that wrote for several was interrupted ({error!r}); "
-                    "reopen the session and compare last_seq"
-                )
+            told = error if isinstance(error, PicoError) else self._interrupted(error)
             for request in leader.group:
                 request.error = request.error or told
             if told is not error:
                 raise
         self._finish(leader)
+
+    def _interrupted(self, error: BaseException) -> PicoError | None:
+        """Say what became of the commits whose leader was interrupted; ``None``: they are durable.
+
+        An interruption comes between two calls of the engine. Had its COMMIT failed, that error
+        would be here instead, and a transaction that did not come to it was undone.
+        """
+        who = f"{self.path}: the thread that wrote for several was interrupted ({error!r})"
+        if self.db.in_transaction or self._stage == "commit failed":
+            return CommitUncertainError(f"{who}; reopen the session and compare last_seq")
+        if self._stage == "commit":
+            return None
+        return StoreBusyError(f"{who} before anything was durable; try again")
 
     def _finish(self, leader: _Request) -> None:
         """Let those go on that were written for, then whoever is next."""
@@ -292,7 +356,12 @@ class Writer:
                 self._waiting.remove(request)
         if self._leader is request:
             self._finish(request)
-        elif request.taken:
+            return
+        with self._queue:
+            # Where handing over was interrupted, the next one may not have been woken.
+            if self._leader is not None:
+                self._leader.done.set()
+        if request.taken:
             request.done.wait()
 
     def _write_group(self, group: tuple[_Request, ...]) -> None:
@@ -302,12 +371,14 @@ class Writer:
             self._run("BEGIN IMMEDIATE")
             for request in group:
                 self._write_one(request, alone=len(group) == 1)
+            self._stage = "commit"
             self._commit()
             self.groups += 1
         except apsw.Error as error:
             raise translate(self.path, "commit", error) from error
         finally:
             if self.db.in_transaction:
+                self._stage = "undone"
                 self._undo()
 
     def _write_one(self, request: _Request, *, alone: bool) -> None:
@@ -317,7 +388,9 @@ class Writer:
         self._run("SAVEPOINT one")
         try:
             request.apply()
-        except PicoError as error:
+        except apsw.Error:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no other session's
             request.error = error
             self._run("ROLLBACK TO one")
         self._run("RELEASE one")

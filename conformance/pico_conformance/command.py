@@ -10,7 +10,11 @@ from pico_store.command import Command, deferred
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "backend",
+        nargs="?",
         help="a backend's name, a store URL whose path is not used, or module:attribute",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="test every installed backend and show them side by side"
     )
     # `--json FILE` reads as one thing; to the parser it is a flag and this argument.
     parser.add_argument("file", nargs="?", help="with --json: write the object there")

@@ -7,6 +7,7 @@ when it is known which numbers the records got.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -277,9 +278,16 @@ def _address(where: Where, numbers: dict[Label, Seq]) -> Address:
     if where.scope == "session":
         return SessionAddress(where.namespace, where.key)
     if where.scope == "scratch":
-        return ScratchAddress(numbers[where.holder], where.namespace, where.key)
+        task = numbers[where.holder]
+        # Callers keep an address or make it anew; a backend may take the very one for a promise.
+        return (_kept if task % 2 else ScratchAddress)(task, where.namespace, where.key)
     holder = numbers[where.holder]
     return ConversationAddress(holder, where.namespace, where.key, where.rewind)
+
+
+@lru_cache(maxsize=256)
+def _kept(task: Seq, namespace: str, key: str | None) -> ScratchAddress:
+    return ScratchAddress(task, namespace, key)
 
 
 def _conversation(step: NewConversation, seq: Seq, numbers: dict[Label, Seq]) -> Conversation:

@@ -5,65 +5,73 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from pico_conformance.campaign import Finding, Outcome, Plan, run
-from pico_conformance.coverage import BESIDE, HISTORIES_ENOUGH, Row, missed, rows
+from pico_conformance.campaign import Finding, Plan, run
+from pico_conformance.coverage import HISTORIES_ENOUGH, missed
+from pico_conformance.report import Report, as_json, print_report, print_side_by_side
 from pico_conformance.reproduce import literal, shortest, source_text
-from pico_conformance.rule import RuleResult, load_rules, run_rule
+from pico_conformance.rule import load_rules, run_rule
 from pico_conformance.tally import Tally
 from pico_conformance.target import Target, check_opens, resolve_target
 from pico_conformance.workers import unwound_by_sigterm
+from pico_store.backends import backends
 from pico_store.command import UsageError
-from pico_store.commands.output import plural, print_json, print_line, table
+from pico_store.commands.output import print_json
+from pico_store.errors import MissingDriverError
+from pico_store.records import JsonObject
 
 WHOLE = 4
 """One history of so many is compared in whole."""
 
 
-@dataclass(slots=True)
-class Report:
-    """Everything that a run of `pico conformance` found out."""
-
-    target: str
-    seed: int
-    results: list[RuleResult] = field(default_factory=list)
-    outcome: Outcome = field(default_factory=Outcome)
-    missed: list[str] = field(default_factory=list)
-    shortest: list[str] = field(default_factory=list)
-    """The operations of the shortest failing history."""
-    message: str = ""
-    """What differs at the end of it."""
-    file: str = ""
-    """Where it was written."""
-    seconds: float = 0.0
-
-    @property
-    def failed_rules(self) -> list[RuleResult]:
-        """The rules that do not hold."""
-        return [result for result in self.results if result.verdict == "failed"]
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing differs and the run was worth something."""
-        return self.compared and not (self.failed_rules or self.outcome.finding or self.missed)
-
-    @property
-    def compared(self) -> bool:
-        """Whether anything was tested at all."""
-        ran = any(result.verdict != "not promised" for result in self.results)
-        return ran or self.outcome.tally.histories > 0
-
-
 def run_conformance(args: Namespace) -> int:
-    """Test a backend, print what came of it and return 1 if anything differs."""
+    """Test one backend or all, print what came of it and return 1 if anything differs."""
+    if args.all:
+        return _run_all(args)
+    if args.backend is None:
+        raise UsageError("conformance: name a backend, or give --all; see --help")
     if args.file is not None and not args.json:
         raise UsageError(f"conformance: {args.file!r} is one argument too many; see --help")
-    target = resolve_target(args.backend)
+    report = _test(args, args.backend, args.failure)
+    _show(args, args.file, as_json(report), lambda: print_report(report))
+    return 0 if report.holds else 1
+
+
+def _run_all(args: Namespace) -> int:
+    # There is no backend to name, so that a name can only be where the object goes.
+    file = args.backend
+    if args.file is not None or (file is not None and not args.json):
+        raise UsageError("conformance: name a backend or give --all, not both")
+    reports = []
+    for name, backend in backends().items():
+        if isinstance(backend, MissingDriverError):
+            raise UsageError(f"conformance: {backend}")
+        failure = Path(args.failure)
+        reports.append(_test(args, name, str(failure.with_stem(f"{failure.stem}_{name}"))))
+    _show(
+        args,
+        file,
+        {"backends": [as_json(report) for report in reports]},
+        lambda: print_side_by_side(reports),
+    )
+    return 0 if all(report.holds for report in reports) else 1
+
+
+def _show(args: Namespace, file: str | None, found: JsonObject, show: Callable[[], None]) -> None:
+    if args.json and file is None:
+        print_json(found)
+    else:
+        show()
+    if file is not None:
+        Path(file).write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+
+
+def _test(args: Namespace, backend: str, failure: str) -> Report:
+    target = resolve_target(backend)
     other = _other(args.other, target)
     if args.jobs > 1 and not target.named:
         raise UsageError("conformance: --jobs needs a backend that other processes find by name")
@@ -91,15 +99,9 @@ def run_conformance(args: Namespace) -> int:
         report.missed = missed(report.outcome.tally)
         if report.outcome.finding is not None:
             progress.say("shrinking the failing history")
-            _shorten(report, report.outcome.finding, target, other, args.failure)
+            _shorten(report, report.outcome.finding, target, other, failure)
     report.seconds = time.monotonic() - start
-    if args.json and args.file is None:
-        print_json(as_json(report))
-    else:
-        print_report(report)
-    if args.file is not None:
-        Path(args.file).write_bytes(msgspec.json.format(msgspec.json.encode(as_json(report))))
-    return 0 if report.holds else 1
+    return report
 
 
 def _other(name: str | None, target: Target) -> Target | None:
@@ -124,121 +126,6 @@ def _shorten(
     text = source_text(target.name, away, history, failure or finding.failure, care)
     Path(file).write_text(text, encoding="utf-8")
     report.file = file
-
-
-# --- Showing ---
-
-
-def print_report(report: Report) -> None:
-    """Print the table by clause, then the total, then what failed."""
-    found = rows(report.results, report.outcome.tally)
-    for line in table(_table(found)):
-        print(line)
-    tally = report.outcome.tally
-    tested = [row for row in found if not row.left_out]
-    left_out = f" ({len(found) - len(tested)} not promised)" if len(tested) < len(found) else ""
-    ran = [result for result in report.results if result.verdict != "not promised"]
-    print_line()
-    print_line(
-        f"{report.target}: {plural(len(tested), 'clause')}{left_out}, "
-        f"{plural(len(ran), 'rule test')}, "
-        f"{_histories(tally.histories)}, {plural(tally.writes, 'write')}, "
-        f"{plural(tally.refusals.total(), 'refusal')}, {plural(tally.reads, 'read')} and "
-        f"{plural(tally.exports, 'export')} compared in {report.seconds:.1f} s"
-    )
-    if tally.histories:
-        last = report.outcome.stop - 1
-        print_line(f"seed {report.seed}, histories {report.outcome.first} to {last}")
-    if report.results:
-        for clause, place in BESIDE.items():
-            print_line(f"beside the backend ({place}): {clause}")
-    for name, needs in sorted({(r.rule.name, r.detail) for r in report.results if _left_out(r)}):
-        print_line(f"not promised ({needs}): {name}")
-    for result in report.failed_rules:
-        print_line()
-        print_line(f"RULE BROKEN {', '.join(result.rule.clauses)}: {result.rule.name}")
-        for line in result.detail.splitlines()[-12:]:
-            print_line(f"  {line}")
-    if report.missed:
-        print_line()
-        print_line("THE GENERATOR IS BROKEN; it never met:")
-        for name in report.missed:
-            print_line(f"  {name}")
-    finding = report.outcome.finding
-    if finding is not None:
-        print_line()
-        print_line(f"DIFFERENCE in history {finding.number} of seed {report.seed}:")
-        for line in report.message.splitlines():
-            print_line(f"  {line}")
-        print_line(f"the shortest history that shows it ({len(report.shortest)} operations):")
-        for text in report.shortest:
-            print_line(f"  {text}")
-        print_line(f"run it: python {report.file}")
-    print_line()
-    if not report.compared:
-        print_line(
-            "NOTHING WAS COMPARED: no rule and no history; leave --no-rules out or give time"
-        )
-    print_line("conforms" if report.holds else "DOES NOT CONFORM")
-
-
-def _histories(count: int) -> str:
-    return f"{count:,} {'history' if count == 1 else 'histories'}"
-
-
-def _left_out(result: RuleResult) -> bool:
-    return result.verdict == "not promised"
-
-
-def _table(found: list[Row]) -> list[tuple[str, ...]]:
-    head = ("clause", "rules", "histories", "writes", "refusals", "acts", "reads", "verdict")
-    lines: list[tuple[str, ...]] = [head]
-    for row in found:
-        verdict = "ok"
-        if row.failed:
-            verdict = f"{row.failed} BROKEN"
-        elif row.left_out:
-            verdict = "not promised"
-        counts = (row.histories, row.writes, row.refusals, row.acts, row.reads)
-        cells = [f"{count:,}" if count else "-" for count in counts]
-        lines.append((row.clause, str(row.rules), *cells, verdict))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return [
-        (line[0], *(c.rjust(w) for c, w in zip(line[1:-1], widths[1:-1], strict=True)), line[-1])
-        for line in lines
-    ]
-
-
-def as_json(report: Report) -> dict[str, object]:
-    """Return a report for programs."""
-    tally = report.outcome.tally
-    return {
-        "target": report.target,
-        "conforms": report.holds,
-        "seconds": round(report.seconds, 3),
-        "seed": report.seed,
-        "firstHistory": report.outcome.first,
-        "lastHistory": report.outcome.stop - 1,
-        "clauses": [asdict(row) for row in rows(report.results, tally)],
-        "rules": [
-            {
-                "name": result.rule.name,
-                "clauses": list(result.rule.clauses),
-                "verdict": result.verdict,
-                "detail": result.detail,
-            }
-            for result in report.results
-        ],
-        "tally": {name: _plain(getattr(tally, name)) for name in Tally.__slots__},
-        "missed": report.missed,
-        "difference": report.message or None,
-        "shortest": report.shortest,
-        "file": report.file or None,
-    }
-
-
-def _plain(count: int | Counter[str]) -> object:
-    return count if isinstance(count, int) else dict(sorted(count.items()))
 
 
 class _Progress:

@@ -34,14 +34,16 @@ from pico_store.query_check import (
     Window,
     check_address,
     check_at,
+    check_batch_query,
     check_conversation_id,
+    check_conversation_query,
     check_entry_query,
     check_ids,
+    check_list_query,
     check_policy_question,
     check_position,
     check_task_query,
     check_value_query,
-    check_window,
 )
 from pico_store.records import (
     At,
@@ -56,6 +58,7 @@ from pico_store.records import (
     ValuePage,
     Version,
 )
+from pico_store.shown import shown
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Counters, OpenReport, Owner
 from pico_store.strict_json import unpack
@@ -165,6 +168,7 @@ class TallyStorage:
 
     def scan_conversations(self, query: ConversationQuery) -> Page[Conversation]:
         with self._read() as ledger:
+            window = check_conversation_query(query)
 
             def matches(found: Conversation) -> bool:
                 parent = None if found.parent is None else found.parent.conversation_id
@@ -178,7 +182,7 @@ class TallyStorage:
 
             live = [c for c in ledger.conversations.values() if ledger.is_live(c.id)]
             ids = [conversation.id for conversation in live if matches(conversation)]
-            return self._page(check_window(query), ids, ledger.conversations.__getitem__)
+            return self._page(window, ids, ledger.conversations.__getitem__)
 
     def scan_entries(self, query: EntryQuery) -> Page[Entry]:
         with self._read() as ledger:
@@ -212,7 +216,7 @@ class TallyStorage:
 
     def read_list(self, address: Address, query: ListQuery) -> Page[Element[JsonValue]]:
         with self._read() as ledger:
-            window = check_window(query)
+            window = check_list_query(address, query)
             found = ledger.visible_elements(address, self._position(address, "list", query.at))
             return self._page(window, list(found), lambda id: Element(id, self._payload(found[id])))
 
@@ -232,7 +236,7 @@ class TallyStorage:
     def scan_batches(self, query: BatchQuery) -> Page[BatchRange]:
         with self._read() as ledger:
             batches = {batch.first: batch for batch in ledger.batches}
-            return self._page(check_window(query), list(batches), batches.__getitem__)
+            return self._page(check_batch_query(query), list(batches), batches.__getitem__)
 
     def export(self) -> Iterator[SnapshotItem]:
         with self._read() as ledger:
@@ -272,7 +276,7 @@ class TallyStorage:
 
     def _live(self, id: Seq) -> None:
         if not self._session.ledger.is_live(id):
-            raise UnknownConversationError("PAGE-6", "", f"no conversation {id!r:.40}")
+            raise UnknownConversationError("PAGE-6", "", f"no conversation {shown(id)}")
 
     def _position(self, address: Address, shape: Shape, at: At | None) -> int:
         """Return where an address is to be read, after checking that it may be read there."""
@@ -289,5 +293,5 @@ class TallyStorage:
         if at is None:
             return SEQ_MAX
         if all(columns.id != at for columns in ledger.shown(address.conversation, at)):
-            raise InvalidQueryError("VAL-7", "at", f"{at} is no entry that it shows")
+            raise InvalidQueryError("VAL-7", "at", f"{shown(at)} is no entry that it shows")
         return at

@@ -16,7 +16,7 @@ from pico_store.errors import (
     UnknownSessionError,
     UnsupportedError,
 )
-from pico_store.names import check_name
+from pico_store.names import check_name, check_path
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Owner, SessionInfo, VacuumReport, VerifyReport
 from tally_backend.ledger import Ledger
@@ -87,6 +87,7 @@ class TallyStore:
 
     def backup(self, path: str) -> None:
         self._check_open()
+        check_path(path)
         raise UnsupportedError("DUR-7", path, "a backup of memory; load an export elsewhere")
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pico_store.command import Command, UsageError
 from pico_store.commands.opening import existing_store, new_or_existing_store, session
 from pico_store.commands.output import counted, print_json, print_line
-from pico_store.copying import CopyReport, copy_session
+from pico_store.copying import CopyReport, compare_sessions, copy_session
 from pico_store.records import JsonObject
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Store
@@ -24,6 +24,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
         action="append",
         help="a session to copy; may be given often; all of them if not given",
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with a copy that was interrupted: leave what DST holds with an equal digest",
+    )
 
 
 def _run(args: Namespace) -> int:
@@ -34,12 +39,17 @@ def _run(args: Namespace) -> int:
             _read_whole(source, id)
         # Only now, so that a wrong request or a damaged source makes no store.
         with new_or_existing_store(args.destination) as destination:
-            _check_free(destination, ids)
+            there = {info.id for info in destination.sessions()}.intersection(ids)
+            if there and not args.resume:
+                raise UsageError(
+                    f"{destination.url} holds a session {min(there)!r} already; copy to another "
+                    "store, or go on with a copy that was interrupted with --resume"
+                )
             for id in ids:
-                report = _copy(source, destination, id)
+                report = (_compare if id in there else _copy)(source, destination, id)
                 reports.append(report)
                 if not args.json:
-                    _print(report, args.destination)
+                    _print(report, args.destination, "was there" if id in there else "equal")
     if args.json:
         print_json({"copies": [_as_json(report) for report in reports]})
     return 0 if all(report.equal for report in reports) else 1
@@ -57,15 +67,6 @@ def _chosen(source: Store, asked: list[str] | None) -> list[str]:
     return list(dict.fromkeys(asked))
 
 
-def _check_free(destination: Store, ids: list[str]) -> None:
-    taken = {info.id for info in destination.sessions()}
-    for id in ids:
-        if id in taken:
-            raise UsageError(
-                f"{destination.url} holds a session {id!r} already; copy to another store"
-            )
-
-
 def _read_whole(source: Store, id: str) -> None:
     """Make sure that a session can be read to its end."""
     with session(source, id) as storage:
@@ -81,9 +82,14 @@ def _copy(source: Store, destination: Store, id: str) -> CopyReport:
         return copy_session(storage, destination, id, watch)
 
 
-def _print(report: CopyReport, destination: str) -> None:
+def _compare(source: Store, destination: Store, id: str) -> CopyReport:
+    with session(source, id) as original, session(destination, id) as copy:
+        return compare_sessions(original, copy)
+
+
+def _print(report: CopyReport, destination: str, outcome: str) -> None:
     if report.equal:
-        print_line(f"{report.source_digest}  {report.session}  {report.items:,} items, equal")
+        print_line(f"{report.source_digest}  {report.session}  {report.items:,} items, {outcome}")
         return
     print_line(f"{report.source_digest}  {report.session}  as read")
     print_line(f"{report.destination_digest}  {report.session}  in {destination}: NOT EQUAL")

@@ -41,6 +41,9 @@ GOOD: dict[str, Numbers] = {
     "large_lmdb": {"bytes": float(4 << 20), "ms": 10.0},
     "recorded_sqlite": {"disk": 50.0, "surviving": 100.0},
     "recorded_lmdb": {"disk": 50.0, "surviving": 100.0},
+    "raw": {"cpu_us": 10.0},
+    "turns": {"cpu_us": 40.0, "disk": 350.0, "vacuumed": 130.0, "surviving": 100.0},
+    "large": {"cpu": 10.0, "bytes": float(400 << 20)},
     "make": {},
     "calls": {"open": 1.2, "page": 1.2, "fork": 1.2, "head": 1.2},
     "growth": {"bytes": float(4 << 20)},
@@ -89,6 +92,12 @@ def test_every_figure_holds_at_its_bar() -> None:
         ("large_lmdb", "bytes", float((4 << 20) + 4096), {"lmdb.growth"}),
         ("recorded_sqlite", "disk", 51.0, {"sqlite.compressed"}),
         ("recorded_lmdb", "disk", 51.0, {"lmdb.compressed"}),
+        ("turns", "cpu_us", 40.1, {"jsonl.turns"}),
+        ("raw", "cpu_us", 9.9, {"jsonl.turns"}),
+        ("turns", "disk", 351.0, {"jsonl.disk"}),
+        ("turns", "vacuumed", 131.0, {"jsonl.vacuumed"}),
+        ("large", "cpu", 10.1, {"jsonl.open"}),
+        ("large", "bytes", float((400 << 20) + 4096), {"jsonl.growth"}),
         ("calls", "open", 1.21, {"large.open"}),
         ("calls", "page", 1.21, {"large.page"}),
         ("calls", "fork", 1.21, {"large.fork"}),
@@ -132,7 +141,7 @@ def test_cases_are_interleaved_and_prepared_once() -> None:
     measured(run, repetitions=2)
     preparations = [target for target in ran if target.endswith(":make")]
     cases = [target for target in ran if not target.endswith(":make")]
-    assert len(preparations) == len(set(preparations)) == 2
+    assert len(preparations) == len(set(preparations)) == 3
     assert cases[: len(cases) // 2] == cases[len(cases) // 2 :]
     assert len(set(cases)) == len(CASES)
 

@@ -315,6 +315,35 @@ def test_copy_over_a_session_that_exists_copies_none(
     assert ids(pico.json("sessions", other)["sessions"]) == ["s"]
 
 
+@pytest.mark.parametrize("scheme", ["sqlite", "lmdb", "jsonl"])
+def test_an_interrupted_copy_goes_on(
+    pico: Pico, url: str, transcript: str, tmp_path: Path, scheme: str
+) -> None:
+    pico.done("import", transcript, url, "--session", "t")
+    other = f"{scheme}:{tmp_path / 'other'}"
+    pico.done("copy", url, other, "--session", "s")
+    pico.done("import", transcript, url, "--session", "a")
+
+    lines = pico.done("copy", url, other, "--resume").splitlines()
+
+    assert [line.split("  ")[1] for line in lines] == ["a", "s", "t"]
+    assert [line.rsplit(", ", 1)[1] for line in lines] == ["equal", "was there", "equal"]
+    assert pico.done("digest", other) == pico.done("digest", url)
+
+
+def test_a_session_that_went_on_is_no_interrupted_copy(
+    pico: Pico, url: str, tmp_path: Path
+) -> None:
+    other = f"sqlite:{tmp_path / 'other.db'}"
+    pico.done("copy", url, other)
+    pico.done("fork", other, "--at", "4")
+
+    ended = pico("copy", url, other, "--resume")
+
+    assert ended.code == 1
+    assert f"in {other}: NOT EQUAL" in ended.out
+
+
 def test_backup_is_a_store_of_its_own(pico: Pico, url: str, tmp_path: Path) -> None:
     file = tmp_path / "backup.db"
 

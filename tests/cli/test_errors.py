@@ -187,6 +187,29 @@ def test_an_interrupt_ends_an_import_at_once_and_without_a_trace(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["endless.jsonl"]
 
 
+_INTERRUPTED_IMPORT = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "argparse":
+            raise KeyboardInterrupt
+
+from pico_store.entry import main
+sys.meta_path.insert(0, Finder())
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_while_the_command_is_imported_ends_it_without_a_trace() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_IMPORT], capture_output=True, check=False
+    )
+
+    assert (process.returncode, process.stdout) == (130, b"")
+    assert process.stderr == b"pico: interrupted\n"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["sessions", "sqlite:x"], []])
 def test_an_output_that_is_closed_is_said(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "pico_store.cli", *arguments]

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pico_conformance import run as conformance_run
 from pico_conformance.command import conformance
 from pico_conformance.target import resolve_target
+from pico_store.backends import backends, find_backend
 from pico_store.command import UsageError
 from pico_store.errors import StoreUrlError
 from pico_store.storage import Store
@@ -106,6 +108,47 @@ def test_a_run_that_compares_nothing_does_not_say_that_it_conforms(
     assert code == 1
     assert "NOTHING WAS COMPARED" in text
     assert text.endswith("DOES NOT CONFORM\n")
+
+
+def test_all_backends_are_shown_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "report.json"
+
+    code = run("--all", "--writes", "300", "--no-rules", "--json", str(file))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    names = list(backends())
+    assert names == ["jsonl", "lmdb", "memory", "sqlite"]
+    assert lines[0].split() == ["clause", *names]
+    assert ["SEQ-1", "ok", "ok", "ok", "ok"] in [line.split() for line in lines]
+    assert lines[-4:] == [f"{name}: conforms" for name in names]
+    found = json.loads(file.read_text(encoding="utf-8"))["backends"]
+    assert [report["target"] for report in found] == names
+    assert all(report["tally"]["writes"] >= 300 for report in found)
+
+
+def test_one_backend_that_does_not_conform_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = {"memory": find_backend("memory"), f"{__name__}:leaking": find_backend("memory")}
+    monkeypatch.setattr(conformance_run, "backends", lambda: chosen)
+
+    code = run("--all", "--no-rules", "--failure", str(tmp_path / "failure.py"))
+
+    text = capsys.readouterr().out
+    assert code == 1
+    assert "memory: conforms" in text
+    assert text.endswith(f"{__name__}:leaking: DOES NOT CONFORM\n")
+    assert text.count("DIFFERENCE in history ") == 1
+    assert [path.name for path in tmp_path.iterdir()] == [f"failure_{__name__}:leaking.py"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all", "memory"), ("--all", "--json", "a", "b")])
+def test_it_takes_one_backend_or_all(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="--all"):
+        run(*arguments)
 
 
 class NoStore:

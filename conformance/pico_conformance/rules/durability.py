@@ -236,6 +236,15 @@ def test_a_backup_is_a_store_or_refused(lab: Lab) -> None:
     assert digest(found.export()) == mark, "the backup has another digest"
 
 
+@rule("DUR-7")
+def test_what_is_no_path_of_a_backup_is_refused(lab: Lab) -> None:
+    lab.root()
+    paths: tuple[object, ...] = (None, 1, True, b"a", [], "", "a\0b", "\ud800")
+    for path in paths:
+        with lab.refused("DUR-7"):
+            lab.store.backup(path)  # type: ignore[arg-type]
+
+
 @rule("DUR-7", needs=("persistent",))
 def test_a_backup_is_consistent_while_a_writer_works(lab: Lab) -> None:
     root = lab.root()

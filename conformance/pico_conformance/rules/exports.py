@@ -241,6 +241,33 @@ def _spoilt(items: list[SnapshotItem]) -> Iterator[tuple[str, list[SnapshotItem]
     yield "a value that is not JSON", [*items[: places[Entry]], nan, *items[places[Entry] + 1 :]]
     high = structs.replace(items[0], last_seq=Seq(2**53))
     yield "a number past the end", [high, *items[1:]]
+    changes: tuple[tuple[type, dict[str, object]], ...] = (
+        (SnapshotHeader, {"entry_kinds": ()}),
+        (Entry, {"kind": "unheard of"}),
+        (Entry, {"by_task_id": -1}),
+        (Entry, {"by_task_id": 2**53}),
+        (Entry, {"head": 10**6}),
+        (Entry, {"id": "2"}),
+        (Task, {"owns": (1,)}),
+        (Task, {"role": "other"}),
+        (Task, {"state": {"status": "other"}}),
+        (AddressPolicy, {"shape": "other"}),
+        (ValueVersion, {"address": SessionAddress("another", "\ud800")}),
+        (ValueVersion, {"address": ConversationAddress(Seq(1), "unheard of")}),
+        (ListItem, {"address": ConversationAddress(Seq(1), "unheard of", rewind=True)}),
+        (ListItem, {"address": None}),
+        (ListMarker, {"element": 2**64}),
+        (ListMarker, {"element": "3"}),
+        (BatchRange, {"first": None}),
+        (BatchRange, {"task": 2**40}),
+    )
+    for changing, change in changes:
+        at = places[changing]
+        changed = structs.replace(items[at], **change)
+        yield f"{changing.__name__} with {change}", [*items[:at], changed, *items[at + 1 :]]
+    nothing: tuple[object, ...] = (None, 1, [None], ["x"], "x", {"a": 1})
+    for other in nothing:
+        yield f"{other!r} for items", other  # type: ignore[misc]
 
 
 # --- JSON form ---
@@ -325,10 +352,24 @@ def test_text_of_another_form_is_refused(lab: Lab) -> None:
         good.replace(b'"id":2', b""),
         good.replace(b"deleteConversation", b"unknown"),
         good.replace(b"main", b"ma\xffin"),
+        good.replace(b"main", b"\\ud800"),
+        good.replace(b'"id"', b'"id\\udfff"'),
+        good.replace(b'"id":2', b'"id":' + b"[" * 900 + b"]" * 900),
         b"\xef\xbb\xbf" + good,
     ):
         raised(lambda bad=bad: decode_batch(bad), InvalidValueError)  # type: ignore[misc]
-    for bad in (b"", b"{}", b'{"type":"other"}', b'{"type":"batch","first":1}', b'{"type":"batch"'):
+    for bad in (
+        b"",
+        b"{}",
+        b'{"type":"other"}',
+        b'{"type":"\\ud800"}',
+        b'{"type":"session","lastSeq":0,"entryKinds":[],"extra":1}',
+        b'{"type":"batch","first":1}',
+        b'{"type":"batch","first":1,"last":1,"extra":1}',
+        b'{"type":"batch"',
+    ):
         raised(lambda bad=bad: decode_item(bad), InvalidValueError)  # type: ignore[misc]
+    surrogate = ValueSet(SessionAddress("s"), "\ud800")
+    raised(lambda: encode_batch(MainBatch((surrogate,))), InvalidValueError)
     with untouched(lab, "DEL-1"):
         lab.storage.commit(decode_batch(good))

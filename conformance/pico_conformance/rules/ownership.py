@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 from pico_conformance.rule import SESSION, Lab, rule
 from pico_conformance.rules.everything import assert_same, everything, untouched
 from pico_conformance.rules.scene import build_scene
-from pico_store.address import ConversationAddress, Seq, SessionAddress
-from pico_store.batch import MainBatch, ValueSet
+from pico_store.address import ConversationAddress, ScratchAddress, Seq, SessionAddress
+from pico_store.batch import ListAppend, MainBatch, ScratchBatch, ValueSet
 from pico_store.errors import (
     OwnershipLostError,
     PicoError,
@@ -346,3 +347,33 @@ def test_a_session_is_created_once(lab: Lab) -> None:
 
     assert lab.storage.last_seq == 1, "creating it again changed the session"
     assert [info.id for info in lab.store.sessions()] == [SESSION], "sessions"
+
+
+@rule("OWN-5", "OWN-6", needs=("many_sessions",))
+def test_a_handle_of_a_deleted_session_reaches_no_other(lab: Lab) -> None:
+    for name in ("another", SESSION):
+        scene = build_scene(lab)
+        frames = ScratchAddress(scene.live, "f")
+        lab.append(SessionAddress("l"), "mine")
+        old = lab.storage
+        lab.store.open(SESSION, take_over=True).close()
+        lab.store.delete(SESSION)
+        lab.storage = lab.store.create(name)
+        assert build_scene(lab) == scene, "equal histories got other numbers"
+        lab.append(SessionAddress("l"), "theirs")
+        before = everything(lab.storage)
+
+        raised(lambda old=old: _set(old, 1), OwnershipLostError)  # type: ignore[misc]
+        frame = ScratchBatch(scene.live, (ListAppend(frames, "mine"),))
+        raised(lambda old=old, frame=frame: old.commit(frame), OwnershipLostError)  # type: ignore[misc]
+
+        # Whether the session that was deleted is still shown is left open.
+        with suppress(PicoError):
+            shown = old.read_list(SessionAddress("l"), ListQuery()).items
+            assert "theirs" not in [item.value for item in shown], "another's list is shown"
+        old.close()
+        raised(lambda name=name: lab.store.open(name), SessionOwnedError)  # type: ignore[misc]
+        assert_same(before, everything(lab.storage), "what a handle of a deleted session did")
+        if name != SESSION:
+            lab.storage.close()
+            lab.storage = lab.store.create(SESSION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from msgspec import json, structs
 
@@ -10,6 +10,7 @@ from pico_conformance.rule import Lab, rule
 from pico_conformance.rules.everything import untouched, walk
 from pico_conformance.rules.scene import build_scene, moves, rewindable, sticky
 from pico_store.address import Seq, SessionAddress
+from pico_store.batch import ListRemove
 from pico_store.query import (
     BatchQuery,
     ConversationQuery,
@@ -139,15 +140,21 @@ def _all(read: _Read, cursor: str, size: int) -> list[Seq]:
 def test_what_is_no_query_is_refused(lab: Lab) -> None:
     lab.root()
     storage = lab.storage
-    for query in (None, 1, "x", SessionAddress("s")):
+    address = SessionAddress("s")
+    wrong: tuple[object, ...] = (None, 1, "x", [], address)
+    for query in wrong:
+        with lab.refused("PAGE-3"):
+            storage.scan_conversations(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
             storage.scan_entries(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
             storage.scan_tasks(query)  # type: ignore[arg-type]
         with lab.refused("PAGE-3"):
-            storage.scan_batches(query)  # type: ignore[arg-type]
-        with lab.refused("PAGE-3"):
             storage.scan_values(query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.read_list(address, query)  # type: ignore[arg-type]
+        with lab.refused("PAGE-3"):
+            storage.scan_batches(query)  # type: ignore[arg-type]
 
 
 @rule("PAGE-3")
@@ -185,6 +192,26 @@ def test_a_great_limit_counts_as_ten_thousand(lab: Lab) -> None:
 
     assert len(page.items) == 10_000, f"{len(page.items)} items on one page"
     assert page.next == 10_001, f"next is {page.next}; one more entry follows"
+
+
+@rule("PAGE-3", "VAL-6")
+def test_a_cursor_in_a_list_that_hides_what_it_inherited_is_any_integer(lab: Lab) -> None:
+    root = lab.root()
+    elements = [lab.append(moves(root), text) for text in "abc"]
+    fork = lab.fork(root, lab.entry(root))
+    lab.commit(ListRemove(moves(fork), elements[1]))
+    for after, before, due in (
+        (2**70, None, []),
+        (-(2**70), None, [elements[0], elements[2]]),
+        (None, 2**70, [elements[2], elements[0]]),
+        (None, -(2**70), []),
+        (-(2**70), 2**70, [elements[0], elements[2]]),
+        (elements[0], None, [elements[2]]),
+        (None, elements[2], [elements[0]]),
+    ):
+        query = structs.replace(ListQuery(), after=after, before=before)
+        found = [item.id for item in lab.storage.read_list(moves(fork), query).items]
+        assert found == due, f"after={after} before={before} gave {found}, not {due}"
 
 
 @rule("PAGE-3")
@@ -279,101 +306,6 @@ def test_a_page_says_where_it_was_read(lab: Lab) -> None:
 
 
 # --- Unknown ids ---
-
-
-@rule("PAGE-6")
-def test_unknown_ids_are_left_out_of_point_reads(lab: Lab) -> None:
-    scene = build_scene(lab)
-    unknown = [Seq(id) for id in (0, -1, 10**6, 2**53, 2**63, 2**64, -(2**70))]
-    asked = [*unknown, scene.late, scene.user, *unknown, scene.late, scene.user]
-
-    entries = lab.storage.get_entries(asked)
-    tasks = lab.storage.get_tasks([scene.live, *unknown, scene.done, scene.live])
-    conversations = lab.storage.get_conversations([scene.fork, *unknown, scene.root, scene.fork])
-
-    assert list(entries) == [scene.late, scene.user], f"entries in the order {list(entries)}"
-    assert list(tasks) == [scene.live, scene.done], f"tasks in the order {list(tasks)}"
-    assert list(conversations) == [scene.fork, scene.root], f"conversations: {list(conversations)}"
-    assert all(id == entry.id for id, entry in entries.items()), "an entry under another's id"
-    assert lab.storage.get_entries([scene.live, scene.root]) == {}, "a task's id is no entry"
-    assert lab.storage.get_tasks([scene.user, scene.root]) == {}, "an entry's id is no task"
-    assert lab.storage.get_conversations([scene.user]) == {}, "an entry's id is no conversation"
-
-
-@rule("PAGE-6")
-def test_point_reads_take_any_number_of_ids(lab: Lab) -> None:
-    root = lab.root()
-    lab.commit(*(Entry(Seq(2 + i), root, "note") for i in range(2_000)))
-    for count in (0, 1, 999, 1_000, 32_767, 100_000):
-        ids = [Seq(id) for id in range(count, 0, -1)]
-
-        found = list(lab.storage.get_entries(ids))
-
-        expected = [id for id in ids if 2 <= id <= 2_001]
-        assert found == expected, f"{count} ids gave {len(found)} entries, not {len(expected)}"
-        assert lab.storage.get_tasks(ids) == {}, f"{count} ids of no task gave some"
-        roots = list(lab.storage.get_conversations(ids[-1_000:]))
-        assert roots == ([root] if count else []), f"{count} ids gave the conversations {roots}"
-
-
-@rule("PAGE-6")
-def test_point_reads_take_any_iterable_of_integers(lab: Lab) -> None:
-    scene = build_scene(lab)
-    ids = [scene.user, scene.late]
-    for form in (tuple(ids), iter(ids), dict.fromkeys(ids), (id for id in ids)):
-        found = list(lab.storage.get_entries(form))
-        assert found == ids, f"a {type(form).__name__} gave {found}"
-    reads: tuple[Callable[[Iterable[Seq]], object], ...] = (
-        lab.storage.get_entries,
-        lab.storage.get_tasks,
-        lab.storage.get_conversations,
-    )
-    for read in reads:
-        for wrong in (True, 1.0, "1", None, [1], float("nan")):
-            with untouched(lab, "PAGE-6"):
-                read([scene.root, wrong])  # type: ignore[list-item]
-        with untouched(lab, "PAGE-6"):
-            read(scene.root)  # type: ignore[arg-type]
-
-
-@rule("PAGE-6", "DEL-2")
-def test_a_read_of_a_conversation_that_is_not_there_is_refused(lab: Lab) -> None:
-    scene = build_scene(lab)
-    storage = lab.storage
-    for id in (scene.deleted, scene.user, Seq(10**6), Seq(0), Seq(-1), Seq(2**64), Seq(2**70)):
-        with untouched(lab, "PAGE-6"):
-            storage.scan_entries(EntryQuery(conversation_id=id))
-        with lab.refused("PAGE-6"):
-            storage.newest_head(id, Seq(1))
-        with lab.refused("PAGE-6"):
-            storage.scan_tasks(TaskQuery(conversation_ids=(scene.root, id)))
-        for address in (sticky(id), rewindable(id)):
-            with lab.refused("PAGE-6"):
-                storage.get_value(address)
-            with lab.refused("PAGE-6"):
-                storage.read_list(address, ListQuery())
-            with lab.refused("PAGE-6"):
-                storage.scan_values(ValueQuery(scope=address))
-        with lab.refused("PAGE-6"):
-            storage.get_value(rewindable(id), "start")
-
-
-@rule("PAGE-6")
-def test_no_conversations_asked_for_is_an_empty_page(lab: Lab) -> None:
-    scene = build_scene(lab)
-
-    none = lab.storage.scan_tasks(TaskQuery(conversation_ids=()))
-    every = lab.storage.scan_tasks(TaskQuery())
-    twice = lab.storage.scan_tasks(TaskQuery(conversation_ids=(scene.root, scene.root)))
-
-    assert (none.items, none.next) == ([], None), f"no conversations gave {none}"
-    assert page_ids(every) == [scene.done, scene.live], f"the whole session gave {page_ids(every)}"
-    assert page_ids(twice) == [scene.done, scene.live], (
-        f"one conversation twice gave {page_ids(twice)}"
-    )
-
-
-# --- Cursors outlive what they were made in ---
 
 
 @rule("PAGE-11")

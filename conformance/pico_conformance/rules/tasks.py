@@ -13,6 +13,7 @@ from pico_store.batch import (
     ListAppend,
     ListClear,
     PatchTask,
+    ScratchBatch,
     SettleTask,
     ValueDelete,
     ValueSet,
@@ -224,6 +225,29 @@ def test_a_settlement_retires_the_scratch_in_its_own_commit(lab: Lab) -> None:
         assert storage.last_seq == last, f"last_seq went back to {storage.last_seq}"
     with untouched(lab, "TASK-4"):
         lab.scratch(task, ListAppend(ScratchAddress(task, "f"), "late"))
+
+
+@rule("TASK-4", "DEL-2")
+def test_the_very_batch_that_was_right_is_refused_once_its_task_is_not_live(lab: Lab) -> None:
+    root = lab.root()
+    forked = lab.conversation()
+    settled, taken = lab.task(root), lab.task(forked)
+    batches = [
+        ScratchBatch(id, (ListAppend(ScratchAddress(id, "f"), 1),)) for id in (settled, taken)
+    ]
+    for batch in batches:
+        for _ in range(2):
+            lab.storage.commit(batch)
+    lab.settle(settled)
+
+    lab.storage.commit(batches[1])
+    with untouched(lab, "TASK-4"):
+        lab.storage.commit(batches[0])
+    lab.settle(taken)
+    lab.commit(DeleteConversation(forked))
+    for batch in batches:
+        with untouched(lab, "TASK-4"):
+            lab.storage.commit(batch)
 
 
 @rule("TASK-4", "PAGE-6")

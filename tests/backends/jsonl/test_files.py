@@ -24,7 +24,7 @@ from pico_store.errors import (
     StoreUnusableError,
     StoreUrlError,
 )
-from pico_store.storage import Durability
+from pico_store.storage import Durability, VerifyReport
 from tests.backends.jsonl.scene import (
     ROOT_BATCH,
     contents,
@@ -110,6 +110,29 @@ def test_a_folder_with_another_sessions_log_is_told(path: Path) -> None:
         store.sessions()
     with pytest.raises(StoreDamagedError, match="'a'"):
         store.open("b")
+    (problem,) = store.verify().problems
+    assert (problem.session, problem.where) == ("b", str(path / "b"))
+    assert "'a'" in problem.what
+
+
+@pytest.mark.parametrize("text", [None, b"", b"not a log\n"])
+def test_a_session_without_its_log_does_not_hide_the_others_from_verify(
+    path: Path, text: bytes | None
+) -> None:
+    store = JsonlStore(str(path))
+    for name in ("a", "b", "c"):
+        store.create(name).commit(ROOT_BATCH)
+    store.close()
+    assert JsonlStore(str(path)).verify() == VerifyReport(6)
+    main_of(path, "a").unlink()
+    if text is not None:
+        main_of(path, "a").write_bytes(text)
+    main_of(path, "c").write_bytes(main_of(path, "c").read_bytes().replace(b"main", b"mian"))
+
+    report = JsonlStore(str(path)).verify()
+
+    assert report.records == 3
+    assert [problem.session for problem in report.problems] == ["a", "c"]
 
 
 # --- Rights ---

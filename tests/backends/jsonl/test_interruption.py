@@ -15,15 +15,22 @@ import pytest
 
 from pico_jsonl import JsonlStore
 from pico_jsonl.storage import JsonlStorage
-from pico_store.batch import Batch
+from pico_store.batch import Batch, ListAppend, ScratchBatch
 from pico_store.digest import digest
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Durability
 from tests.backends.jsonl.scene import copied, exported, made
-from tests.backends.sqlite.scene import HISTORY, LAST, batches, setting
+from tests.backends.sqlite.scene import HISTORY, LAST, TASK, batches, scratch, setting
 
 PACKAGES: Final = ("/pico_jsonl/", "/pico_memory/")
-BATCHES: Final = {**batches(LAST), "settling": batches(LAST)["records"]}
+STREAMED: Final = ScratchBatch(TASK, (ListAppend(scratch(None), "next"),))
+BATCHES: Final = {
+    **batches(LAST),
+    "settling": batches(LAST)["records"],
+    "streaming": STREAMED,
+}
+# What is committed before it: only a second append to one list takes the short way.
+BEFORE: Final[dict[str, tuple[Batch, ...]]] = {"streaming": (STREAMED,)}
 
 
 class _InterruptionError(BaseException):
@@ -90,10 +97,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class _Trial:
     """A copy of the template, open for writing."""
 
-    def __init__(self, template: Path, path: Path, durability: Durability) -> None:
+    def __init__(
+        self, template: Path, path: Path, durability: Durability, before: tuple[Batch, ...]
+    ) -> None:
         self.path = copied(template, path)
         self.store = JsonlStore(str(self.path), durability=durability)
         self.storage: JsonlStorage = self.store.open("a")
+        for batch in before:
+            self.storage.commit(batch)
 
     def finish(self, *batches: Batch) -> list[SnapshotItem]:
         """Commit, close and return what is there afterwards."""
@@ -108,10 +119,10 @@ class _Trial:
 def test_an_interrupted_commit_is_whole_or_absent(
     template: Path, tmp_path: Path, name: str, durability: Durability
 ) -> None:
-    batch, numbers = BATCHES[name], count()
+    batch, before, numbers = BATCHES[name], BEFORE.get(name, ()), count()
 
     def trial() -> _Trial:
-        return _Trial(template, tmp_path / str(next(numbers)), durability)
+        return _Trial(template, tmp_path / str(next(numbers)), durability, before)
 
     first = trial()
     old = digest(first.storage.export())
@@ -129,9 +140,11 @@ def test_an_interrupted_commit_is_whole_or_absent(
 
         assert _Interrupter(at).run(lambda storage=storage: storage.commit(batch)), where  # type: ignore[misc]
 
-        committed = storage.last_seq > LAST
+        committed = storage.last_seq > LAST + len(before)
         outcomes.add(committed)
         assert digest(storage.export()) == (new if committed else old), where
+        # As a process that died right then leaves it.
+        assert one.store.verify().problems == (), where
         if at % 2:
             found = one.finish()
             assert digest(found) == (new if committed else old), f"{where}, then closing"

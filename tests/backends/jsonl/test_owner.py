@@ -7,13 +7,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pico_jsonl.control
+import pico_jsonl.keeping
+import pico_jsonl.session
 from pico_jsonl import JsonlStore
 from pico_jsonl.control import EPOCH, Control, busy_word, pack_word, read_control
-from pico_jsonl.opening import Place
+from pico_jsonl.opening import Place, load_for_owner
 from pico_jsonl.session import check_in_place
 from pico_jsonl.storage import JsonlStorage
 from pico_store.errors import (
@@ -21,6 +24,7 @@ from pico_store.errors import (
     SessionOwnedError,
     StorageClosedError,
     StoreBusyError,
+    StoreDamagedError,
     UnknownSessionError,
 )
 from pico_store.storage import Owner
@@ -51,7 +55,7 @@ def test_a_second_open_names_process_host_and_since(path: Path) -> None:
     for second in (store, JsonlStore(str(path))):
         with pytest.raises(SessionOwnedError) as found:
             second.open("a")
-        for part in (str(os.getpid()), os.uname().nodename, "1700000000123"):
+        for part in (str(os.getpid()), os.uname().nodename, "2023-11-14 22:13:20 UTC"):
             assert part in str(found.value)
         assert contents(path) == before
         (info,) = second.sessions()
@@ -240,11 +244,12 @@ def test_after_a_fork_the_child_can_do_nothing_and_holds_nothing(
         os._exit(refused)
     os.close(read_end)
     storage.close()
-    again = store.open("a")
-    assert note(again) == 2
-    os.close(write_end)
+    try:
+        assert note(store.open("a")) == 2
+    finally:
+        os.close(write_end)
+        _, status = os.waitpid(child, 0)
 
-    _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 4
 
 
@@ -272,3 +277,126 @@ def test_an_owner_that_is_killed_frees_its_session_at_once(path: Path) -> None:
     assert storage.commit(frame("later")).first == 151
     store.close()
     assert main_of(path).exists()
+
+
+def test_who_is_taken_over_right_after_the_opening_is_fenced(
+    path: Path, storage: JsonlStorage, other: JsonlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.close()
+    taken: list[JsonlStorage] = []
+    confirm = pico_jsonl.session.confirm
+
+    def and_lose(*all: Any) -> None:
+        confirm(*all)
+        monkeypatch.setattr(pico_jsonl.session, "confirm", confirm)
+        taken.append(other.open("a", take_over=True))
+
+    monkeypatch.setattr(pico_jsonl.session, "confirm", and_lose)
+    slow = JsonlStore(str(path)).open("a")
+    assert slow.epoch < taken[0].epoch
+    before = contents(path)
+
+    with pytest.raises(OwnershipLostError):
+        note(slow)
+    slow.close()
+
+    assert contents(path) == before
+    assert note(taken[0]) == 2
+    other.close()
+
+
+@pytest.mark.parametrize("after", ["write_main", "_write_anew"])
+def test_a_vacuum_leaves_a_session_alone_that_is_taken_over_meanwhile(
+    path: Path,
+    storage: JsonlStorage,
+    other: JsonlStore,
+    monkeypatch: pytest.MonkeyPatch,
+    after: str,
+) -> None:
+    storage.close()
+    write = getattr(pico_jsonl.keeping, after)
+    taken: list[JsonlStorage] = []
+
+    def and_lose(*all: Any, **more: Any) -> object:
+        made: object = write(*all, **more)
+        taken.append(other.open("a", take_over=True))
+        note(taken[0])
+        return made
+
+    monkeypatch.setattr(pico_jsonl.keeping, after, and_lose)
+    report = JsonlStore(str(path)).vacuum()
+
+    assert report.bytes_before == 0
+    assert note(taken[0]) == 3
+    other.close()
+    assert not list((path / "a").glob("new-*"))
+    with opened(path) as again:
+        assert again.last_seq == 3
+
+
+def test_a_fenced_handle_does_not_clear_the_word_of_a_later_owner(
+    path: Path, storage: JsonlStorage, other: JsonlStore
+) -> None:
+    for _ in range(2):
+        other.open("a", take_over=True)
+    newest = other.open("a", take_over=True)
+    assert busy_word(newest.epoch) == busy_word(storage.epoch)
+    session = newest._session
+    assert session is not None
+    write, words = session.writer._write, session._control.words
+
+    def disturbed(fd: int, text: bytes) -> int:
+        with pytest.raises(OwnershipLostError):
+            note(storage)
+        storage.close()
+        assert words[busy_word(newest.epoch)] == 1
+        return write(fd, text)
+
+    session.writer._write = disturbed
+    assert note(newest) == 2
+    assert words[busy_word(newest.epoch)] == 0
+    other.close()
+
+
+def test_a_word_that_a_killed_owner_left_set_keeps_nobody_waiting(
+    path: Path, storage: JsonlStorage, other: JsonlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pico_jsonl.control, "_WAIT_S", 0.01)
+    control = Control(str(path / "a" / "control"), writable=True)
+    control.words[busy_word(storage.epoch + 1)] = 1
+    control.close()
+    storage.close()
+    load = load_for_owner
+    taken: list[JsonlStorage] = []
+
+    def and_lose(*all: Any) -> object:
+        monkeypatch.setattr(pico_jsonl.session, "load_for_owner", load)
+        taken.append(other.open("a", take_over=True))
+        return load(*all)
+
+    monkeypatch.setattr(pico_jsonl.session, "load_for_owner", and_lose)
+    with pytest.raises(OwnershipLostError):
+        JsonlStore(str(path)).open("a")
+
+    assert note(taken[0]) == 2
+    other.close()
+
+
+def test_what_a_new_owner_changes_is_not_taken_for_damage(
+    path: Path, storage: JsonlStorage, other: JsonlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.close()
+    load = load_for_owner
+    taken: list[JsonlStorage] = []
+
+    def and_lose(*all: Any) -> object:
+        monkeypatch.setattr(pico_jsonl.session, "load_for_owner", load)
+        taken.append(other.open("a", take_over=True))
+        raise StoreDamagedError("a file that was used again")
+
+    monkeypatch.setattr(pico_jsonl.session, "load_for_owner", and_lose)
+    with pytest.raises(OwnershipLostError):
+        JsonlStore(str(path)).open("a")
+
+    assert note(taken[0]) == 2
+    other.close()

@@ -140,12 +140,14 @@ def test_a_reader_begins_anew_when_the_log_is_replaced_meanwhile(
 def test_readers_elsewhere_see_whole_batches_while_somebody_writes(
     path: Path, storage: JsonlStorage
 ) -> None:
+    # A writer that nobody holds back could write faster than this reads.
+    turns = threading.Semaphore(0)
     stop = threading.Event()
     failed: list[BaseException] = []
 
     def write() -> None:
         try:
-            while not stop.is_set():
+            while turns.acquire() and not stop.is_set():
                 first = storage.last_seq + 1
                 storage.commit(MainBatch((task(first), entry(first + 1), entry(first + 2))))
                 for number in range(3):
@@ -157,9 +159,11 @@ def test_readers_elsewhere_see_whole_batches_while_somebody_writes(
 
     writer = threading.Thread(target=write)
     writer.start()
-    seen = []
+    seen: list[Seq] = []
     try:
-        for _ in range(30):
+        # The other thread may not get its turn for a while.
+        while len(seen) < 30 or (seen[-1] == seen[0] and not failed):
+            turns.release(4)
             loaded = load_for_reader(Place("a", str(path / "a")), "process", strict=True)
             state = loaded.state
             assert len(state.entries) == 2 * len(state.tasks)
@@ -170,6 +174,7 @@ def test_readers_elsewhere_see_whole_batches_while_somebody_writes(
             seen.append(state.last_seq)
     finally:
         stop.set()
+        turns.release()
         writer.join()
 
     assert not failed

@@ -287,7 +287,10 @@ def test_any_number_of_live_tasks_can_stream(path: Path) -> None:
             assert found == [0, 1, 2]
 
 
-def test_a_retired_file_is_used_again_and_shows_nothing_of_before(path: Path) -> None:
+def test_a_retired_file_is_used_again_and_shows_nothing_of_before(
+    path: Path, tmp_path: Path
+) -> None:
+    retired: list[Path] = []
     with made(path) as storage:
         storage.commit(ROOT_BATCH)
         id = ROOT
@@ -296,21 +299,36 @@ def test_a_retired_file_is_used_again_and_shows_nothing_of_before(path: Path) ->
             storage.commit(MainBatch((task(id),)))
             for number in range(5 - turn):
                 storage.commit(frame([turn, number], id))
+            assert not any(file.exists() for file in retired)
             if turn < 2:
                 storage.commit(settling(id))
-                assert (path / "a" / "spare.jsonl").exists()
+                retired.append(scratch_of(path, id))
+                assert retired[-1].exists()
+        killed = copied(path, tmp_path / "killed")
+        storage.commit(settling(id))
 
-    assert not (path / "a" / "spare.jsonl").exists()
-    with opened(path) as storage:
+    assert list((path / "a").glob("scratch-*")) == []
+    with opened(killed) as storage:
         found = storage.read_list(ScratchAddress(id, "frames"), ListQuery()).items
         assert [item.value for item in found] == [[2, 0], [2, 1], [2, 2]]
 
 
-def test_a_spare_file_that_a_killed_process_left_goes(killed: Path) -> None:
-    (killed / "a" / "spare.jsonl").write_bytes(scratch_of(killed).read_bytes())
+def test_half_a_log_that_a_killed_process_left_goes(killed: Path) -> None:
     (killed / "a" / "new-00.jsonl").write_bytes(b"half a vacuum")
 
     with opened(killed) as storage:
         assert storage.last_seq == 150
-        assert not (killed / "a" / "spare.jsonl").exists()
         assert not (killed / "a" / "new-00.jsonl").exists()
+
+
+@pytest.mark.parametrize("size", [10, 65_000, 65_536, 70_000, 300_000])
+def test_the_last_number_is_found_whatever_the_last_line_weighs(path: Path, size: int) -> None:
+    with made(path) as storage:
+        storage.commit(ROOT_BATCH)
+        for more in range(3):
+            note(storage, "x" * (size + more))
+            assert JsonlStore(str(path)).sessions()[0].last_seq == storage.last_seq
+    with main_of(path).open("ab") as file:
+        file.write(b'{"first":5,"kind":"main","writes":[' + b" " * size)
+
+    assert JsonlStore(str(path)).sessions()[0].last_seq == 4

@@ -142,3 +142,21 @@ def test_lines_end_at_0x0a_alone(path: Path) -> None:
     with opened(path) as storage:
         (found,) = storage.scan_entries(EntryQuery(conversation_id=ROOT)).items
         assert found.data == {others: others}
+
+
+def test_a_log_that_ends_before_what_was_durable_is_told(path: Path, offsets: list[int]) -> None:
+    """No crash cuts that off: batches are missing that somebody was told are safe."""
+    whole = main_of(path).read_bytes()
+    main_of(path).write_bytes(whole[: offsets[3]])
+    files = contents(path)
+
+    (problem,) = JsonlStore(str(path)).verify().problems
+    reader = JsonlStore(str(path)).open("a", read_only=True)
+    assert contents(path) == files
+    with opened(path) as storage:
+        for (note_of_it,) in (reader.open_report.notes, storage.open_report.notes, [problem.what]):
+            assert f"offset {offsets[3]}; {len(whole)} bytes of it were durable" in note_of_it
+        assert storage.last_seq == 3
+    with opened(path) as storage:
+        assert storage.open_report.notes == (), "told once"
+    assert JsonlStore(str(path)).verify().problems == ()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pico_jsonl import JsonlStore
+from pico_jsonl.control import SYNCED, read_control
 from pico_jsonl.storage import JsonlStorage
 from pico_store.address import ConversationAddress, ScratchAddress, Seq
 from pico_store.batch import ListAppend, MainBatch, ValueDelete, ValueSet
@@ -21,6 +22,7 @@ from pico_store.errors import (
 from pico_store.query import ListQuery
 from pico_store.snapshot import SnapshotHeader
 from tests.backends.jsonl.scene import (
+    NAME,
     ROOT,
     ROOT_BATCH,
     TASK,
@@ -196,6 +198,27 @@ def test_an_interruption_before_that_changes_nothing(
     assert not list((path / "a").glob("new-*"))
     assert digest(full.export()) == mark
     assert note(full) == LAST + 1
+
+
+def test_the_watermark_is_never_beyond_what_the_new_log_has(
+    path: Path, store: JsonlStore, full: JsonlStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(100):
+        full.commit(MainBatch((ValueSet(NAME, number),)))
+    full.close()
+    full = store.open("a")
+    rename = os.rename
+
+    def dying(source: str, target: str) -> None:
+        rename(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", dying)
+    with pytest.raises(KeyboardInterrupt):
+        store.vacuum()
+
+    size = main_of(path).stat().st_size
+    assert read_control(str(path / "a" / "control"))[SYNCED] <= size
 
 
 def test_policies_are_written_only_where_nothing_else_tells_them(

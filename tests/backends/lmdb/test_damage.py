@@ -115,6 +115,16 @@ def test_verify_says_nothing_of_a_whole_store_and_changes_nothing(made: str) -> 
     assert Path(made, "data.mdb").read_bytes() == before
 
 
+def test_a_check_imports_nothing_from_the_folder_it_is_run_in(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pico_lmdb", "pico_store", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    with closing(LmdbStore(made)) as store:
+        assert store.verify().problems == ()
+
+
 def test_a_check_that_is_killed_is_a_problem(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"import os; os.kill(os.getpid(), {int(signal.SIGSEGV)})"
     monkeypatch.setattr(verify, "_ARGUMENTS", ("-c", command))

@@ -10,6 +10,7 @@ import pytest
 
 from pico_conformance.rules.everything import assert_same, everything
 from pico_memory import MemoryStore
+from pico_memory.load import load
 from pico_store.address import ConversationAddress, ScratchAddress, Seq, SessionAddress
 from pico_store.batch import Batch
 from pico_store.errors import RefusedError, SessionExistsError
@@ -120,6 +121,8 @@ MISTAKES: dict[str, Callable[[], list[SnapshotItem]]] = {
 @pytest.mark.parametrize("problem", MISTAKES)
 def test_what_does_not_fit_is_refused_whole(problem: str, store: MemoryStore) -> None:
     with pytest.raises(RefusedError, match=re.escape(problem)):
+        load(MISTAKES[problem]())
+    with pytest.raises(RefusedError):
         store.load("a", MISTAKES[problem]())
 
     assert store.sessions() == []

@@ -13,8 +13,8 @@ import apsw
 import pytest
 
 from pico_sqlite.store import SqliteStore
-from pico_store.address import ConversationAddress, Seq
-from pico_store.batch import ListAppend, MainBatch, SettleTask, ValueSet
+from pico_store.address import ConversationAddress, Seq, SessionAddress
+from pico_store.batch import ListAppend, ListRemove, MainBatch, SettleTask, ValueSet
 from pico_store.query import BatchQuery, EntryQuery, ListQuery, TaskQuery
 from pico_store.records import Conversation, Entry, ForkPoint, JsonObject, Task
 from pico_store.storage import Storage
@@ -367,3 +367,51 @@ def test_a_fork_takes_as_much_room_on_a_long_history_as_on_a_short_one(tmp_path:
     page = 4096
     assert abs(grown[0] - grown[1]) <= 3 * page
     assert max(grown) < forks * 150
+
+
+def _steps_of_verify(path: Path, cost: Meter, *, sessions: int, batches: int, entries: int) -> int:
+    """Return what it takes to verify sessions of some batches of some entries."""
+    store = SqliteStore(str(path), durability="process")
+    meter = store.create("meter")
+    for name in range(sessions):
+        storage = store.create(str(name))
+        storage.commit(MainBatch((Conversation(id=ROOT),)))
+        for _ in range(batches):
+            first = storage.last_seq + 1
+            new = (Entry(Seq(first + i), ROOT, "note") for i in range(entries))
+            storage.commit(MainBatch((*new, ValueSet(SessionAddress("v", str(first)), 1))))
+    taken = cost(meter, store.verify).steps
+    store.close()
+    return taken
+
+
+def test_a_verify_costs_what_there_is_to_verify(tmp_path: Path, cost: Meter) -> None:
+    """Not the square of a batch's size, nor that of the number of sessions."""
+    small = _steps_of_verify(tmp_path / "a", cost, sessions=1, batches=100, entries=10)
+    large = _steps_of_verify(tmp_path / "b", cost, sessions=1, batches=1, entries=1_000)
+    few = _steps_of_verify(tmp_path / "c", cost, sessions=5, batches=20, entries=1)
+    many = _steps_of_verify(tmp_path / "d", cost, sessions=40, batches=20, entries=1)
+
+    assert large < small * 1.2
+    assert many < few * 8 * 1.2
+
+
+def test_a_removal_passes_none_of_the_removals_before_it(
+    cost: Meter, new_session: NewSession
+) -> None:
+    steps = []
+    for count in (SHORT, LONG):
+        storage = new_session(str(count))
+        first = next_seq(storage)
+        storage.commit(MainBatch(tuple(ListAppend(LIST, i) for i in range(count + 2))))
+        *_, cut = write_entries(storage, 1)
+        fork = next_seq(storage)
+        storage.commit(MainBatch((Conversation(id=fork, parent=ForkPoint(ROOT, cut)),)))
+        inherited = ConversationAddress(fork, "list", rewind=True)
+        removals = (ListRemove(inherited, Seq(first + offset)) for offset in range(count))
+        storage.commit(MainBatch(tuple(removals)))
+        last = MainBatch((ListRemove(inherited, Seq(first + count)),))
+
+        steps.append(cost(storage, lambda s=storage, b=last: s.commit(b)).steps)  # type: ignore[misc]
+
+    assert steps[0] == steps[1] > 0

@@ -235,10 +235,11 @@ def test_verify_finds_a_page_that_is_no_page(whole: str, path: str) -> None:
     assert problem.where == "file"
 
 
-def test_a_damaged_owner_record_holds_nobody_up(whole: str, path: str) -> None:
+@pytest.mark.parametrize("owner", ["substr(owner, 2)", "CAST(x'7bff7d' AS TEXT)"])
+def test_a_damaged_owner_record_holds_nobody_up(whole: str, path: str, owner: str) -> None:
     with closing(SqliteStore(whole)) as store:
         held = store.open("b")
-        assert _damaged(whole, path, "UPDATE sessions SET owner = substr(owner, 2)")
+        assert _damaged(whole, path, f"UPDATE sessions SET owner = {owner}")
         held.close()
 
     with closing(SqliteStore(path)) as store:

@@ -17,6 +17,7 @@ import apsw
 import pytest
 
 from pico_sqlite import SqliteStore, connection
+from pico_sqlite.schema import APPLICATION_ID, FORMAT_VERSION
 from pico_store.errors import (
     NewerFormatError,
     NotAStoreError,
@@ -134,6 +135,13 @@ STRANGE: Final[dict[str, Callable[[str], None]]] = {
     "another program's without tables": lambda path: _raw(path, "CREATE VIEW v AS SELECT 1"),
     "another program's, empty": lambda path: _raw(path, "PRAGMA application_id = 7"),
     "another version's, empty": lambda path: _raw(path, "PRAGMA user_version = 1"),
+    # Without a log: the switch to one would be a change.
+    "another program's with our mark": lambda path: _raw(
+        path,
+        "CREATE TABLE t(x)",
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        f"PRAGMA user_version = {FORMAT_VERSION}",
+    ),
     "another program's in its log": lambda path: _left_in_the_log(path, "CREATE TABLE t(x)"),
     "a table more": _with_more("CREATE TABLE more(x)"),
     "a column more": _with_more("ALTER TABLE records ADD COLUMN more"),
@@ -198,6 +206,16 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
         SqliteStore("")
 
     assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_a_name_that_sqlite_uses_beside_another_store_is_refused(path: str, end: str) -> None:
+    with closing(SqliteStore(path)) as store:
+        store.create("a")
+        for act in (SqliteStore, store.backup):
+            with pytest.raises(StoreUnusableError, match="another name"):
+                act(str(Path(path).parent / f"b.db{end}"))
+    assert sorted(os.listdir(Path(path).parent)) == ["a.db"]
 
 
 @pytest.mark.parametrize("statements", [(), ("PRAGMA journal_mode = wal",)])

@@ -84,6 +84,31 @@ def test_every_connection_has_the_settings(path: str, durability: Durability) ->
         store.close()
 
 
+def test_a_backup_reads_with_the_settings(path: str) -> None:
+    seen: dict[str, object] = {}
+
+    def look(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        if sql == "BEGIN":
+            db = cursor.connection
+            db.exec_trace = None
+            seen.update(_settings(db))
+        return True
+
+    with closing(SqliteStore(path, busy_ms=1_234)) as store:
+        store.create("a").commit(ROOT_BATCH)
+
+        def watch(db: apsw.Connection) -> None:
+            db.exec_trace = look
+
+        apsw.connection_hooks.append(watch)
+        try:
+            store.backup(f"{path}.backup")
+        finally:
+            apsw.connection_hooks.remove(watch)
+
+    assert seen == _SETTINGS
+
+
 def test_a_new_connection_after_a_failed_rollback_has_the_settings_too(path: str) -> None:
     def refuse(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
         if sql == "COMMIT":
