@@ -238,8 +238,11 @@ class LmdbStorage:
     # --- Reading ---
 
     def get_conversations(self, ids: Iterable[Seq]) -> dict[Seq, Conversation]:
+        self._check_usable()
+        # Outside of the read, whose errors are the store's: the ids come from the caller's code.
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._records.get_conversations(snapshot, check_ids(ids))
+            return self._records.get_conversations(snapshot, wanted)
 
     def scan_conversations(self, query: ConversationQuery) -> Page[Conversation]:
         with self._reading() as snapshot:
@@ -247,8 +250,10 @@ class LmdbStorage:
             return self._records.scan_conversations(snapshot, query, window)
 
     def get_entries(self, ids: Iterable[Seq]) -> dict[Seq, Entry]:
+        self._check_usable()
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._records.get_entries(snapshot, check_ids(ids))
+            return self._records.get_entries(snapshot, wanted)
 
     def scan_entries(self, query: EntryQuery) -> Page[Entry]:
         with self._reading() as snapshot:
@@ -262,8 +267,10 @@ class LmdbStorage:
             return self._records.newest_head(snapshot, conversation, position)
 
     def get_tasks(self, ids: Iterable[Seq]) -> dict[Seq, Task]:
+        self._check_usable()
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._tasks.get_tasks(snapshot, check_ids(ids))
+            return self._tasks.get_tasks(snapshot, wanted)
 
     def scan_tasks(self, query: TaskQuery) -> Page[Task]:
         with self._reading() as snapshot:
