@@ -31,6 +31,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--entries", type=_count, metavar="N", help="entries of the large session (1,000,000)"
     )
     parser.add_argument(
+        "--session",
+        metavar="FILE",
+        help="a recorded session to be compressed, as pico import reads",
+    )
+    parser.add_argument(
         "--seconds", type=_count, metavar="N", help="replay histories for so long (10)"
     )
 

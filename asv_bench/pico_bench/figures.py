@@ -58,6 +58,9 @@ CASES: Final[Mapping[str, Case]] = {
     "lmdb": Case("pico_bench.turns_case:lmdb"),
     "lmdb power, one": Case("pico_bench.power_case:lmdb_one"),
     "lmdb power, many": Case("pico_bench.power_case:lmdb_many"),
+    "lmdb, large": Case("pico_bench.lmdb_case:large_lmdb", "pico_bench.lmdb_case:make"),
+    "recorded sqlite": Case("pico_bench.recorded_case:recorded_sqlite"),
+    "recorded lmdb": Case("pico_bench.recorded_case:recorded_lmdb"),
     "raw jsonl": Case("pico_bench.jsonl_case:raw"),
     "jsonl": Case("pico_bench.jsonl_case:turns"),
     "jsonl, large": Case("pico_bench.jsonl_case:large", "pico_bench.jsonl_case:make"),
@@ -76,6 +79,19 @@ def _large(name: str, what: str, call: str) -> Figure:
         aim=1.08,
         cases=("large",),
         measure=lambda results: results["large"][call],
+    )
+
+
+def _recorded(backend: str, called: str) -> Figure:
+    case = f"recorded {backend}"
+    return Figure(
+        name=f"{backend}.compressed",
+        what=f"{called}, a recorded session, zstd, vacuumed: bytes on disk ÷ payload",
+        unit="×",
+        bar=0.5,
+        aim=0.4,
+        cases=(case,),
+        measure=lambda results: results[case]["disk"] / results[case]["surviving"],
     )
 
 
@@ -151,6 +167,26 @@ FIGURES: Final[tuple[Figure, ...]] = (
         cases=("lmdb",),
         measure=lambda results: results["lmdb"]["disk"] / results["lmdb"]["surviving"],
     ),
+    Figure(
+        name="lmdb.open",
+        what="LMDB, 1,000,000 entries: time of a warm open",
+        unit="ms",
+        bar=10,
+        aim=3,
+        cases=("lmdb, large",),
+        measure=lambda results: results["lmdb, large"]["ms"],
+    ),
+    Figure(
+        name="lmdb.growth",
+        what="LMDB, 1,000,000 entries: private memory taken by an open",
+        unit="MiB",
+        bar=4,
+        aim=2,
+        cases=("lmdb, large",),
+        measure=lambda results: results["lmdb, large"]["bytes"] / 2**20,
+    ),
+    _recorded("sqlite", "SQLite"),
+    _recorded("lmdb", "LMDB"),
     Figure(
         name="jsonl.turns",
         what="JSONL through the full interface, process ÷ raw loop with indexes: CPU",

@@ -103,3 +103,22 @@ def _items(entries: int) -> Iterator[SnapshotItem]:
     yield BatchRange(ROOT, ROOT)
     for first in range(ROOT + 1, last + 1, _ENTRIES_A_BATCH):
         yield BatchRange(Seq(first), Seq(min(first + _ENTRIES_A_BATCH - 1, last)))
+
+
+def make_lmdb_session(folder: str, entries: int) -> str:
+    """Make the same session in an LMDB store, unless the folder has it; return the store's URL."""
+    path = _path(folder, entries).with_suffix(".lmdb")
+    if not path.exists():
+        unfinished = path.with_suffix(".unfinished-lmdb")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store = open_store(f"lmdb:{unfinished}?durability=process")
+        store.load(SESSION, _items(entries))
+        storage = store.open(SESSION)
+        turns = Turns(last=entries + 1)
+        for _ in range(_LAST_TURNS):
+            for batch in turns.turn():
+                storage.commit(batch)
+        store.close()
+        os.replace(unfinished, path)
+    return f"lmdb:{path}?durability=process"

@@ -55,6 +55,8 @@ def _chosen(names: Sequence[str] | None) -> list[Figure]:
 def _setting(args: Namespace, folder: str) -> Setting:
     given = {"turns": args.turns, "entries": args.entries, "seconds": args.seconds}
     changes = {name: value for name, value in given.items() if value is not None}
+    if args.session is not None:
+        changes["session"] = os.path.abspath(args.session)
     return msgspec.structs.replace(Setting(kept=os.path.abspath(folder)), **changes)
 
 

@@ -17,6 +17,7 @@ from pico_lmdb.layout import (
     BY_OWNER_CONVERSATION,
     BY_PARENT,
     CONVERSATIONS,
+    DICTIONARY,
     HEADS,
     KEYS,
     KIND,
@@ -32,6 +33,7 @@ from pico_lmdb.layout import (
     TRANSCRIPTS,
     TREES,
     VERSIONS,
+    is_sealed,
     keyed,
     last_number,
     of_record,
@@ -46,6 +48,7 @@ from pico_lmdb.rows import (
     decode_address,
     decode_boundaries,
     decode_conversation,
+    decode_dictionary,
     decode_kind,
     decode_record,
     decode_scratch,
@@ -53,6 +56,8 @@ from pico_lmdb.rows import (
     decode_tail,
     decode_task,
     packed_kind,
+    seal,
+    seal_key,
     unseal,
 )
 from pico_lmdb.snapshot import Snapshot
@@ -90,13 +95,18 @@ class _Auditor:
         self._environment = environment
         self.records = 0
         self.problems: list[Problem] = []
+        self._damaged: dict[tuple[int, bytes], None] = {}
+        """Rows that were found damaged and are not named yet."""
 
     def run(self) -> None:
         with self._snapshot("") as snapshot:
             for tree, tree_name in enumerate((b"main", *TREES)):
-                problem = _disorder(snapshot, tree)
+                problem = self._disorder(snapshot, tree)
                 if problem:
                     self.problems.append(Problem(None, f"tree {tree_name.decode()}", problem))
+            for key, stored in snapshot.under(MAIN, DICTIONARY):
+                where = f"dictionary {int.from_bytes(key[len(DICTIONARY) :], 'big')}"
+                self._row(None, MAIN, key, stored, where, decode_dictionary)
             sessions: list[tuple[int, str]] = []
             for key, stored in snapshot.under(MAIN, SESSION):
                 number = int.from_bytes(key[1:], "big")
@@ -106,9 +116,14 @@ class _Auditor:
         for number, name in sorted(sessions, key=lambda found: found[1]):
             with self._snapshot(name) as snapshot:
                 self._session(snapshot, number, name)
+        # Those that belong to no session any more, or that only lead to others.
+        for tree, key in self._damaged:
+            where = f"row {key!r} of {(b'main', *TREES)[tree].decode()}"
+            self.problems.append(Problem(None, where, "its checksum differs"))
 
     def _snapshot(self, name: str) -> Snapshot:
-        return Snapshot(self._environment, Counters(), name)
+        # Careful reads would end at the first damaged row; every one is looked at here.
+        return Snapshot(self._environment, Counters(), name, is_careful=False)
 
     def _session(self, snapshot: Snapshot, session: int, name: str) -> None:
         before = len(self.problems)
@@ -116,7 +131,9 @@ class _Auditor:
         for tree, prefix, what, decode in _checks(session):
             for key, stored in snapshot.under(tree, prefix):
                 if tree == LISTS and key[12] == 0:
-                    continue  # A marker, which holds nothing.
+                    where = f"list marker {last_number(key, 21)[0]}"
+                    self._row(name, tree, key, stored, where, bytes)
+                    continue
                 where = f"{what} {_named(tree, key)}"
                 if key.startswith(SCRATCH) and tree == MAIN and key[13] == 0:
                     where = f"scratch value {key[14:]!r}"
@@ -149,6 +166,7 @@ class _Auditor:
         self.records += 1
         row = unseal(tree, key, stored)
         if row is None:
+            self._damaged.pop((tree, key), None)
             self.problems.append(Problem(name, where, "its checksum differs"))
             return None
         try:
@@ -157,20 +175,23 @@ class _Auditor:
             self.problems.append(Problem(name, where, str(error)))
             return None
 
+    def _disorder(self, snapshot: Snapshot, tree: int) -> str:
+        """Say what is wrong with the order or number of a tree's rows, if anything is.
 
-def _disorder(snapshot: Snapshot, tree: int) -> str:
-    """Say what is wrong with the order or number of a tree's rows, if anything is.
-
-    A flipped bit in a page that leads to others hides them without a trace; one in a key makes a
-    row that nobody finds.
-    """
-    count, previous = 0, b""
-    for key in snapshot.every_key(tree):
-        if key <= previous:
-            return f"key {key!r} after {previous!r}"
-        count, previous = count + 1, key
-    expected = snapshot.count(tree)
-    return "" if count == expected else f"{count} rows; it says that it has {expected}"
+        A flipped bit in a page that leads to others hides them without a trace; one in a key makes
+        a row that nobody finds.
+        """
+        count, previous = 0, b""
+        for key, stored in snapshot.every_row(tree):
+            if key <= previous:
+                return f"key {key!r} after {previous!r}"
+            if not snapshot.finds(tree, key):
+                return f"key {key!r} is not found where it is looked for"
+            if is_sealed(tree, key) and unseal(tree, key, stored) is None:
+                self._damaged[tree, key] = None
+            count, previous = count + 1, key
+        expected = snapshot.count(tree)
+        return "" if count == expected else f"{count} rows; it says that it has {expected}"
 
 
 def _checks(session: int) -> tuple[Check, ...]:
@@ -207,14 +228,16 @@ def _misfits(snapshot: Snapshot, session: int) -> Iterator[tuple[str, str]]:
         place = triple(session, row.conversation, id)
         indexes: list[tuple[int, bytes, bytes]] = []
         if isinstance(row, EntryRow):
-            indexes.append((TRANSCRIPTS, place, packed_kind(row.kind)))
+            kind = packed_kind(row.kind)
+            indexes.append((TRANSCRIPTS, place, seal(TRANSCRIPTS, place, kind)))
             if row.head is not None:
-                indexes.append((HEADS, place, b""))
+                indexes.append((HEADS, place, seal_key(HEADS, place)))
             if row.key is not None:
                 digest = entry_key(memo.kind_name(snapshot, row.kind), row.key)
-                indexes.append((KEYS, keyed(session, row.conversation, digest, id), b""))
+                place = keyed(session, row.conversation, digest, id)
+                indexes.append((KEYS, place, seal_key(KEYS, place)))
         else:
-            indexes.append((TASKS, place, b""))
+            indexes.append((TASKS, place, seal_key(TASKS, place)))
         for tree, index, value in indexes:
             expected[tree] += 1
             if snapshot.get(tree, index) != value:

@@ -26,6 +26,10 @@ class Cursor(Protocol):
         """Go to the greatest key."""
         ...
 
+    def next(self) -> bool:
+        """Go to the key behind."""
+        ...
+
     def prev(self) -> bool:
         """Go to the key before."""
         ...

@@ -17,56 +17,40 @@ import lmdb
 import msgspec
 
 from pico_lmdb.engine import Transaction, Tree
+from pico_lmdb.failures import DAMAGE, READERS_MAX, translate
 from pico_lmdb.folder import (
     DATA_FILE,
     Presence,
+    WriteTurn,
     check_folder,
+    check_headers,
     check_version,
     is_writable,
     sync_folder,
 )
-from pico_lmdb.layout import COUNTER, FORMAT, FORMAT_VERSION, TREES
+from pico_lmdb.layout import (
+    COUNTER,
+    DICTIONARY,
+    FORMAT,
+    FORMAT_VERSION,
+    MAIN,
+    TREES,
+    dictionary_key,
+)
+from pico_lmdb.rows import DictionaryRow, decode_dictionary, unseal
+from pico_store.compression import LEVEL, Compression
 from pico_store.errors import (
     NotAStoreError,
-    PicoError,
     StorageClosedError,
     StoreBusyError,
     StoreDamagedError,
     StoreFullError,
-    StoreIOError,
     StoreUnusableError,
 )
 from pico_store.storage import Durability
 
 MAP_BYTES: Final = 256 << 20
-_READERS_MAX: Final = 1_024
-_DAMAGE: Final = (
-    lmdb.CorruptedError,
-    lmdb.PageNotFoundError,
-    lmdb.InvalidError,
-    lmdb.VersionMismatchError,
-    lmdb.ProblemError,
-    lmdb.IncompatibleError,
-    lmdb.BadDbiError,
-)
-_FULL: Final = (28, 27, 122)
-"""ENOSPC, EFBIG, EDQUOT."""
-
-
-def is_full(error: lmdb.Error) -> bool:
-    """Tell whether there was no room."""
-    return isinstance(error, lmdb.DiskError) or error.code in _FULL
-
-
-def translate(path: str, act: str, error: lmdb.Error) -> PicoError:
-    """Return the error of ours that says what the caller can do about one of the engine's."""
-    if is_full(error):
-        return StoreFullError(f"{path}: {act}: no room left; make room and try again")
-    if isinstance(error, lmdb.ReadersFullError):
-        return StoreBusyError(f"{path}: {act}: {_READERS_MAX} reads are under way; try again")
-    if isinstance(error, _DAMAGE):
-        return StoreDamagedError(f"{path}: {act}: {error}; run pico verify, restore a backup")
-    return StoreIOError(f"{path}: {act}: {error}; check the disk and permissions, then try again")
+BUSY_MS_DEFAULT: Final = 10_000
 
 
 class Environment:
@@ -77,25 +61,38 @@ class Environment:
         ``lock`` is the only one in this process to write.
     """
 
-    def __init__(self, path: str, durability: Durability, map_bytes: int) -> None:
+    def __init__(self, path: str, durability: Durability, map_bytes: int, busy_ms: int) -> None:
         self.path = path
         self.uses = 1
         """Stores that share it."""
         self.synced: Final = durability != "process"
         self.lock = threading.Lock()
-        self.presence = Presence(path)
+        self.presence = Presence(path, busy_ms)
+        self._turn = WriteTurn(path)
+        self.take_turn_at_once: Callable[[], None] = self._turn.take_at_once
+        """Keep other processes from writing; raises `BlockingIOError` while one of them does."""
+        self.give_turn_back: Callable[[], None] = self._turn.give_back
         self.ended = ""
         """Why it can no longer be used."""
         self._map_bytes = map_bytes
+        self._compression: Compression | None = None
         self._changed = threading.Condition(threading.Lock())
         self._reading: list[None] = []
         self._paused = False
         try:
-            self._use(self._open())
-            self.trees: list[Tree] = [None]
-            """The main tree, which LMDB calls `None`, and those of `layout.TREES`."""
-            self._find_trees()
+            if is_writable(path):
+                self.take_turn(busy_ms)
+                if self._exists():
+                    check_headers(path)
+            try:
+                self._use(self._open())
+                self.trees: list[Tree] = [None]
+                """The main tree, which LMDB calls `None`, and those of `layout.TREES`."""
+                self._find_trees()
+            finally:
+                self.give_turn_back()
         except BaseException:
+            self._turn.end()
             self.presence.end()
             raise
 
@@ -185,8 +182,29 @@ class Environment:
 
     # --- Writing; the caller holds the lock ---
 
+    def take_turn(self, busy_ms: int) -> None:
+        """Keep other processes from writing until `give_turn_back`.
+
+        Raises:
+            StoreBusyError: Another process has been writing for all of ``busy_ms``.
+        """
+        if self.ended:
+            self._refuse_turn()
+        if not self._turn.take(busy_ms / 1000):
+            problem = f"another process has been writing for {busy_ms} ms; try again"
+            raise StoreBusyError(f"{self.path}: {problem}")
+
+    def _refuse_turn(self) -> None:
+        raise StorageClosedError(f"{self.path}: the store is {self.ended}")
+
+    def _give_up_turns(self) -> None:
+        # Commits that come too late must not lock what has the number of the file now.
+        self.take_turn_at_once = self._refuse_turn
+        self.give_turn_back = _do_nothing
+        self._turn.end()
+
     def begin_write(self) -> Transaction:
-        """Begin a write transaction; waits for that of another process."""
+        """Begin a write transaction, in this process's turn."""
         if self.ended:
             raise StorageClosedError(f"{self.path}: the store is {self.ended}")
         while True:
@@ -232,6 +250,54 @@ class Environment:
             self.ended = "broken: it could not be opened again"
             raise
 
+    # --- Compression ---
+
+    def compression(self, transaction: Transaction | None = None) -> Compression:
+        """Return what compresses with the newest dictionary, and reads what any was used for.
+
+        Args:
+            transaction: A read transaction of the caller's, who must not begin another.
+
+        Raises:
+            MissingDriverError: zstandard is not installed.
+        """
+        found = self._compression
+        if found is None:
+            reading = self.begin_read() if transaction is None else transaction
+            try:
+                newest = self.newest_dictionary(reading)
+                if newest is None:
+                    found = Compression(LEVEL)
+                else:
+                    found = Compression(LEVEL, newest[0], newest[1].data)
+            finally:
+                if transaction is None:
+                    self.end_read(reading)
+            self._compression = found
+        return found
+
+    def forget_dictionary(self) -> None:
+        """Look for the newest dictionary again when it is needed next."""
+        self._compression = None
+
+    def newest_dictionary(self, transaction: Transaction) -> tuple[int, DictionaryRow] | None:
+        """Return the number and the row of the newest dictionary, if there is any.
+
+        Raises:
+            StoreDamagedError: It is not what was written.
+        """
+        cursor = transaction.cursor()
+        there = cursor.prev() if cursor.set_range(dictionary_key(2**32 - 1)) else cursor.last()
+        if not there or not cursor.key().startswith(DICTIONARY):
+            return None
+        key, stored = cursor.item()
+        number = int.from_bytes(key[len(DICTIONARY) :], "big")
+        row = unseal(MAIN, key, stored)
+        if row is None:
+            problem = f"dictionary {number} is damaged; run pico verify, restore a backup"
+            raise StoreDamagedError(f"{self.path}: {problem}")
+        return number, decode_dictionary(row)
+
     # --- Opening and closing ---
 
     def _use(self, engine: lmdb.Environment) -> None:
@@ -249,6 +315,7 @@ class Environment:
             self.pause()
             self.ended = "closed"
             self.engine.close()
+            self._give_up_turns()
             self.presence.end()
             self.resume()
 
@@ -259,6 +326,7 @@ class Environment:
         self._changed = threading.Condition(threading.Lock())
         self._paused = False
         self.ended = "used after os.fork()"
+        self._give_up_turns()
         self.presence.end()
 
     def _open(self) -> lmdb.Environment:
@@ -272,7 +340,7 @@ class Environment:
                 self.path,
                 map_size=map_bytes,
                 max_dbs=len(TREES),
-                max_readers=_READERS_MAX,
+                max_readers=READERS_MAX,
                 readonly=not writable,
                 # Places for readers are written down; nobody writes where this process cannot.
                 lock=writable,
@@ -288,7 +356,7 @@ class Environment:
                     f"{self.path}: was open when this process was forked; close it before "
                     "forking, or start processes afresh (spawn)"
                 ) from error
-            if isinstance(error, _DAMAGE):
+            if isinstance(error, DAMAGE):
                 raise translate(self.path, "open", error) from error
             raise StoreUnusableError(f"{self.path}: cannot be opened: {error}") from error
         if writable:
@@ -355,12 +423,21 @@ class Environment:
         sync_folder(os.path.dirname(os.path.abspath(self.path)))
 
 
+def _do_nothing() -> None:
+    pass
+
+
 _environments: dict[tuple[int, int], Environment] = {}
 _registry = threading.Lock()
 
 
 def open_environment(
-    path: str, *, create: bool, durability: Durability, map_bytes: int = MAP_BYTES
+    path: str,
+    *,
+    create: bool,
+    durability: Durability,
+    map_bytes: int = MAP_BYTES,
+    busy_ms: int = BUSY_MS_DEFAULT,
 ) -> Environment:
     """Return the environment of a folder, opened or shared; `leave_environment` gives it back.
 
@@ -373,7 +450,7 @@ def open_environment(
         place = _place(path)
         shared = _environments.get(place)
         if shared is None:
-            shared = _environments[place] = Environment(path, durability, map_bytes)
+            shared = _environments[place] = Environment(path, durability, map_bytes, busy_ms)
         elif durability != "process" and not shared.synced:
             raise StoreUnusableError(
                 f"{path}: is open in this process with durability=process, which syncs nothing; "

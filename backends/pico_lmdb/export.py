@@ -215,7 +215,11 @@ class _Exporter:
             seq, number = version >> _NUMBER_BITS, version & SEQ_MAX
             key = triple(self._session, number, seq)
             body = self._snapshot.read(VERSIONS, key, "value of write", seq)
-            value: JsonValue | msgspec.UnsetType = unpack(body) if body else UNSET
+            if body is None:
+                raise self._snapshot.damaged(f"value of write {seq}")
+            value: JsonValue | msgspec.UnsetType = (
+                unpack(self._snapshot.plain(body)) if body else UNSET
+            )
             yield ValueVersion(Seq(seq), self._versioned[number].address, value)
 
     def elements(self) -> Iterator[SnapshotItem]:
@@ -237,8 +241,9 @@ class _Exporter:
             id, number = one >> _NUMBER_BITS, one & SEQ_MAX
             key = element(self._session, number, id)
             body = self._snapshot.read(LISTS, key, "list element", id)
-            assert body is not None, "one state has lost what it had"
-            yield ListItem(Seq(id), self._lists[number].address, unpack(body))
+            if body is None:
+                raise self._snapshot.damaged(f"list element {id}")
+            yield ListItem(Seq(id), self._lists[number].address, unpack(self._snapshot.plain(body)))
 
     def _scratch_items(self, task: Seq) -> Iterator[ListItem]:
         for key, stored in self._snapshot.under(MAIN, scratch_writes(self._session, task)):

@@ -49,6 +49,8 @@ TREES: Final = (
 COUNTER: Final = b"!sessions"
 """The number of the next session."""
 FORMAT: Final = b"!format"
+DICTIONARY: Final = b"!dictionary"
+"""Followed by its number, a dictionary that payloads were compressed with."""
 
 _tagged = Struct(">cI").pack
 task_row: Final = Struct(">cIQ").pack
@@ -83,6 +85,14 @@ SCRATCH: Final = b"X"
 _VALUE: Final = b"\0"
 WRITE: Final = b"\1"
 
+_SEALED: Final = frozenset(SESSION + TAIL + KIND + LIVE + SCRATCH)
+
+
+def is_sealed(tree: int, key: bytes) -> bool:
+    """Tell whether the row of a key ends with a checksum: all but a few of the main tree."""
+    return tree != MAIN or key[0] in _SEALED or key.startswith(DICTIONARY)
+
+
 RECORD: Final = b"r"
 """Tags of `CONVERSATIONS`: the record; by parent; by owner; by the owner's conversation."""
 BY_PARENT: Final = b"p"
@@ -106,6 +116,11 @@ def scratch_writes(session: int, task: int) -> bytes:
 def scratch_values(session: int, task: int) -> bytes:
     """Return what the keys of a task's scratch values begin with."""
     return task_row(SCRATCH, session, task) + _VALUE
+
+
+def dictionary_key(number: int) -> bytes:
+    """Return the key of a dictionary."""
+    return DICTIONARY + number.to_bytes(4, "big")
 
 
 def of_session(tag: bytes, session: int) -> bytes:

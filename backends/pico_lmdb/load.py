@@ -6,7 +6,7 @@ nobody sees until the last one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import UNSET
@@ -26,7 +26,7 @@ from pico_lmdb.names import fit, rest
 from pico_lmdb.plan import Plan
 from pico_lmdb.plan_scratch import put_element, spent
 from pico_lmdb.record_reads import RecordReads
-from pico_lmdb.rows import AbsentRow, pack, seal
+from pico_lmdb.rows import AbsentRow, pack, seal, seal_key
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.state_reads import StateReads
 from pico_lmdb.task_reads import TaskReads
@@ -56,16 +56,23 @@ def load_session(
     writer: Writer,
     session: int,
     items: Iterable[SnapshotItem],
+    compress: Callable[[bytes], bytes] | None,
 ) -> None:
     """Write the rows of a checked snapshot for a session that has none."""
-    loader = _Loader(environment, writer, session)
+    loader = _Loader(environment, writer, session, compress)
     for item in items:
         loader.put(item)
     loader.finish()
 
 
 class _Loader:
-    def __init__(self, environment: Environment, writer: Writer, session: int) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        writer: Writer,
+        session: int,
+        compress: Callable[[bytes], bytes] | None,
+    ) -> None:
         self._environment = environment
         self._writer = writer
         self._session = session
@@ -76,7 +83,7 @@ class _Loader:
         self._tasks = TaskReads(self._memo, self._counters, records)
         state = StateReads(self._memo, self._counters, records)
         self._state = state
-        self._plan = Plan(self._memo, bytes(8), self._snapshot, self._tasks, state)
+        self._plan = Plan(self._memo, bytes(8), self._snapshot, self._tasks, state, compress)
         self._changes: Changes = self._plan.begin()
         self._weight = 0
         self._lists = 0
@@ -100,7 +107,7 @@ class _Loader:
                 row = self._tasks.row(snapshot, owner)
                 if row is not None:
                     key = link(BY_OWNER_CONVERSATION, self._session, row.conversation, id)
-                    self._changes.others[CONVERSATIONS, key] = b""
+                    self._changes.others[CONVERSATIONS, key] = seal_key(CONVERSATIONS, key)
         self._flush()
 
     def _flush(self) -> None:

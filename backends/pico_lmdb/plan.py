@@ -54,6 +54,7 @@ from pico_lmdb.rows import (
     pack,
     packed_kind,
     seal,
+    seal_key,
 )
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.state_reads import StateReads
@@ -89,8 +90,20 @@ class Plan:
         snapshot: Callable[[], Snapshot],
         tasks: TaskReads,
         state: StateReads,
+        compress: Callable[[bytes], bytes] | None,
     ) -> None:
+        """Take what is planned for.
+
+        Args:
+            memo: What is known of the session.
+            epoch: The handle's epoch, eight bytes.
+            snapshot: Lends a state to read.
+            tasks: Reads of the session.
+            state: Likewise.
+            compress: Makes payloads of the history smaller; what is live stays as it is.
+        """
         self._memo = memo
+        self._compress = compress
         self._session = memo.session
         self._snapshot = snapshot
         self._tasks = tasks
@@ -167,16 +180,20 @@ class Plan:
             kind = found[0]
         else:
             kind = self.kind(write.kind, entries=True)
+        if self._compress is not None:
+            body = self._compress(body)
         key = pair(session, seq)
         row = pack((0, conversation, kind, write.key, write.by_task_id, write.head, Raw(body)))
         changes.records[key] = row + four(crc32(row, crc32(key, RECORDS)))
         place = triple(session, conversation, seq)
-        changes.others[TRANSCRIPTS, place] = packed_kind(kind)
+        row = packed_kind(kind)
+        changes.others[TRANSCRIPTS, place] = row + four(crc32(row, crc32(place, TRANSCRIPTS)))
         if write.key is not None:
             digest = entry_key(write.kind, write.key)
-            changes.others[KEYS, keyed(session, conversation, digest, seq)] = b""
+            key = keyed(session, conversation, digest, seq)
+            changes.others[KEYS, key] = four(crc32(key, KEYS))
         if write.head is not None:
-            changes.others[HEADS, place] = b""
+            changes.others[HEADS, place] = seal_key(HEADS, place)
 
     def put_task(self, write: Task, seq: Seq, body: bytes) -> None:
         """Put a task, live or terminal."""
@@ -199,11 +216,14 @@ class Plan:
         self.changes.main[key] = row + four(crc32(row, crc32(key, MAIN)))
 
     def _put_terminal(self, id: Seq, known: LiveTask, status: str, body: bytes) -> None:
+        if self._compress is not None:
+            body = self._compress(body)
         key = pair(self._session, id)
         conversation, kind, flags, after = known
         row = pack((1, conversation, kind, status, 2, flags, after, Raw(body)))
         self.changes.records[key] = row + four(crc32(row, crc32(key, RECORDS)))
-        self.changes.others[TASKS, triple(self._session, conversation, id)] = b""
+        key = triple(self._session, conversation, id)
+        self.changes.others[TASKS, key] = four(crc32(key, TASKS))
 
     def _patch(self, write: PatchTask, seq: Seq, body: bytes | None) -> None:
         known = self._task(write.id)
@@ -266,6 +286,8 @@ class Plan:
         full = self._full(address, "value")
         key = fit(full)
         behind = None if key is full else rest(full)
+        if body is not None and self._compress is not None and type(address) is not ScratchAddress:
+            body = self._compress(body)
         if type(address) is ConversationAddress:
             if address.rewind:
                 self._put_version(address, full, key, seq, body)
@@ -332,17 +354,22 @@ class Plan:
 
     def _append(self, write: ListAppend, seq: Seq, body: bytes) -> None:
         number = self.list_name(write.address, seq)[0]
+        if self._compress is not None:
+            body = self._compress(body)
         key = list_row(self._session, number, ELEMENT, seq)
         self.changes.others[LISTS, key] = body + four(crc32(body, crc32(key, LISTS)))
 
     def put_element(self, number: int, seq: Seq, body: bytes) -> None:
         """Put a list element."""
+        if self._compress is not None:
+            body = self._compress(body)
         key = element(self._session, number, seq)
         self.changes.others[LISTS, key] = seal(LISTS, key, body)
 
     def put_marker(self, number: int, hidden: int, seq: Seq) -> None:
         """Put a removal or, with ``hidden`` 0, a clear."""
-        self.changes.others[LISTS, marker(self._session, number, hidden, seq)] = b""
+        key = marker(self._session, number, hidden, seq)
+        self.changes.others[LISTS, key] = seal_key(LISTS, key)
 
     def _remove(self, write: ListRemove, seq: Seq, body: None) -> None:
         name = self.list_name(write.address, seq)

@@ -11,6 +11,7 @@ from pico_lmdb.layout import (
     BY_PARENT,
     CONVERSATIONS,
     RECORD,
+    after_prefix,
     last_number,
     link,
     of_record,
@@ -23,6 +24,7 @@ from pico_lmdb.rows import (
     decode_conversation,
     pack,
     seal,
+    seal_key,
 )
 from pico_lmdb.snapshot import Snapshot
 from pico_store.address import Seq
@@ -51,11 +53,13 @@ class ConversationPlan:
         self._put_row(id, conversation_row(record, through))
         if record.parent is not None:
             key = link(BY_PARENT, session, record.parent.conversation_id, id)
-            others[CONVERSATIONS, key] = b""
+            others[CONVERSATIONS, key] = seal_key(CONVERSATIONS, key)
         if record.owner is not None:
-            others[CONVERSATIONS, link(BY_OWNER, session, record.owner, id)] = b""
+            key = link(BY_OWNER, session, record.owner, id)
+            others[CONVERSATIONS, key] = seal_key(CONVERSATIONS, key)
         if source is not None:
-            others[CONVERSATIONS, link(BY_OWNER_CONVERSATION, session, source, id)] = b""
+            key = link(BY_OWNER_CONVERSATION, session, source, id)
+            others[CONVERSATIONS, key] = seal_key(CONVERSATIONS, key)
 
     def delete(self, taken: list[Seq]) -> None:
         """Mark conversations as deleted, with what live ones still show of them."""
@@ -97,7 +101,7 @@ class ConversationPlan:
 
     def _forks(self, snapshot: Snapshot, id: Seq) -> list[Conversation]:
         prefix = of_record(BY_PARENT, self._session, id)
-        keys = [key for key, _ in snapshot.under(CONVERSATIONS, prefix)]
+        keys = list(snapshot.keys(CONVERSATIONS, prefix, after_prefix(prefix)))
         for tree, key in self._changes.others:
             if tree == CONVERSATIONS and key.startswith(prefix):
                 keys.append(key)

@@ -12,7 +12,8 @@ from typing import Final
 import lmdb
 
 from pico_lmdb.engine import Transaction
-from pico_lmdb.environment import Environment, translate
+from pico_lmdb.environment import Environment
+from pico_lmdb.failures import translate
 from pico_lmdb.folder import DATA_FILE, sync_folder, write_format
 from pico_lmdb.layout import (
     ADDRESSES,
@@ -36,10 +37,10 @@ from pico_lmdb.layout import (
     TAIL,
     TASKS,
     TRANSCRIPTS,
-    TREES,
     VERSIONS,
     of_session,
 )
+from pico_lmdb.rebuild import rebuild
 from pico_lmdb.rows import SessionRow, decode_session, pack, seal
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.unshown import unshown_rows
@@ -49,7 +50,6 @@ from pico_store.ownership import decode_owner, is_alive
 from pico_store.storage import Counters, VacuumReport
 
 _ROWS_A_TRANSACTION: Final = 10_000
-_REBUILT: Final = "vacuum-"
 
 Place = tuple[int, bytes]
 """A tree and a key."""
@@ -94,11 +94,11 @@ def _delete(transaction: Transaction, key: bytes) -> None:
     transaction.delete(key)
 
 
-def vacuum_folder(environment: Environment, writer: Writer) -> VacuumReport:
+def vacuum_folder(environment: Environment, writer: Writer, *, compress: bool) -> VacuumReport:
     """Drop the rows that nothing shows and, if no other process is there, rebuild the file.
 
     Where others use the folder, what was dropped stays in the file as free pages, which later
-    commits use.
+    commits use, and what was stored stays as it is compressed.
 
     Raises:
         StoreBusyError: Another thread is writing past the wait.
@@ -121,7 +121,7 @@ def vacuum_folder(environment: Environment, writer: Writer) -> VacuumReport:
         for part in _parts(places):
             drop = partial(_drop, environment, part)
             writer.update("vacuum", drop, sync=False)
-    _rebuild(environment)
+    rebuild(environment, writer, compress=compress)
     return VacuumReport(before, _size(environment.path), dropped)
 
 
@@ -143,62 +143,6 @@ def _drop(environment: Environment, places: list[Place], transaction: Transactio
 
 def _snapshot(environment: Environment) -> Snapshot:
     return Snapshot(environment, Counters(), "")
-
-
-def _rebuild(environment: Environment) -> None:
-    """Write the file anew, all pages full, and put it in the old one's place."""
-    with environment.lock:
-        if not environment.presence.try_alone():
-            return
-        try:
-            path = os.path.join(environment.path, f"{_REBUILT}{os.getpid()}")
-            try:
-                _copy_rows(environment, path)
-                os.rename(path, os.path.join(environment.path, DATA_FILE))
-            except BaseException as error:
-                if os.path.exists(path):
-                    os.unlink(path)
-                if isinstance(error, OSError):
-                    problem = f"vacuum: {error.strerror}; nothing was changed"
-                    raise StoreIOError(f"{environment.path}: {problem}") from error
-                raise
-            sync_folder(environment.path)
-            environment.reopen()
-        finally:
-            environment.presence.among_others()
-
-
-def _copy_rows(environment: Environment, path: str) -> None:
-    """Copy every tree in its order, which leaves no room in its pages."""
-    _make_private(path)
-    size = 2 * os.stat(os.path.join(environment.path, DATA_FILE)).st_size + (16 << 20)
-    try:
-        target = lmdb.open(
-            path, map_size=size, max_dbs=len(TREES), subdir=False, lock=False, sync=False
-        )
-        try:
-            with environment.engine.begin() as source:
-                for name, tree in zip((None, *TREES), environment.trees, strict=True):
-                    there = None if name is None else target.open_db(name)
-                    rows = source.cursor(tree).iternext()
-                    if name is None:
-                        rows = (row for row in rows if row[0] not in TREES)
-                    while part := list(islice(rows, _ROWS_A_TRANSACTION)):
-                        with target.begin(write=True) as transaction:
-                            # The names of the trees come in between.
-                            cursor = transaction.cursor(there)
-                            cursor.putmulti(part, append=name is not None)
-            target.sync(True)
-        finally:
-            target.close()
-    except lmdb.Error as error:
-        raise translate(environment.path, "vacuum", error) from error
-
-
-def _make_private(path: str) -> None:
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    os.fchmod(handle, 0o600)
-    os.close(handle)
 
 
 def backup_folder(environment: Environment, path: str) -> None:

@@ -246,9 +246,11 @@ class RecordReads:
                 return
             kind = packed_kind(number)
         newest_first = window.newest_first
-        for key, found in snapshot.between(TRANSCRIPTS, start, stop, newest_first=newest_first):
+        for key, stored in snapshot.between(TRANSCRIPTS, start, stop, newest_first=newest_first):
+            id = Seq(last_number(key, 12)[0])
+            found = snapshot.checked(TRANSCRIPTS, key, stored, "entry", id)
             if kind is None or kind == found:
-                yield Seq(last_number(key, 12)[0])
+                yield id
 
     def _keyed_ids(
         self, snapshot: Snapshot, conversation: Seq, query: EntryQuery, window: Window
@@ -298,4 +300,4 @@ class RecordReads:
         kind = self._memo.kind_name(snapshot, row.kind)
         columns = EntryColumns(id, row.conversation, kind, row.key, row.by_task, row.head)
         self._counters.rows_decoded += 1
-        return unpack_entry(columns, bytes(row.body))
+        return unpack_entry(columns, snapshot.plain(row.body))

@@ -30,6 +30,14 @@ ROLES: Final[dict[TaskRole, int]] = {"start": 0, "inflight": 1, "terminal": 2}
 ROLE_NAMES: Final[tuple[TaskRole, ...]] = ("start", "inflight", "terminal")
 
 
+class DictionaryRow(Struct, array_like=True, frozen=True):
+    """A dictionary; its number is in the key."""
+
+    rows: int
+    """How many there were to train it on."""
+    data: bytes
+
+
 class EntryRow(Struct, array_like=True, frozen=True, tag=0):
     """An entry; its id is in the key."""
 
@@ -140,6 +148,7 @@ decode_scratch: Final = msgspec.msgpack.Decoder(ScratchRow).decode
 decode_session: Final = msgspec.msgpack.Decoder(SessionRow).decode
 decode_kind: Final = msgspec.msgpack.Decoder(KindRow).decode
 decode_tail: Final = msgspec.msgpack.Decoder(TailRow).decode
+decode_dictionary: Final = msgspec.msgpack.Decoder(DictionaryRow).decode
 decode_boundaries: Final = msgspec.msgpack.Decoder(list[int]).decode
 
 
@@ -154,6 +163,11 @@ def unseal(tree: int, key: bytes, stored: bytes) -> bytes | None:
     if four(crc32(row, crc32(key, tree))) != stored[-4:]:
         return None
     return row
+
+
+def seal_key(tree: int, key: bytes) -> bytes:
+    """Return an empty row as it is stored."""
+    return four(crc32(key, tree))
 
 
 def packed_kind(kind: int) -> bytes:

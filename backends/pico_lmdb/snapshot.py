@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from types import TracebackType
+from typing import Final
 
 import lmdb
+import msgspec
+from msgspec import Raw
 
-from pico_lmdb.engine import Row
-from pico_lmdb.environment import Environment, translate
-from pico_lmdb.layout import after_prefix
-from pico_lmdb.rows import unseal
+from pico_lmdb.engine import Cursor, Row
+from pico_lmdb.environment import Environment
+from pico_lmdb.failures import translate
+from pico_lmdb.layout import MAIN, TREES, after_prefix, dictionary_key, is_sealed
+from pico_lmdb.rows import DictionaryRow, decode_dictionary, unseal
+from pico_store.compression import Compression, is_compressed
 from pico_store.errors import StoreDamagedError
 from pico_store.storage import Counters
+
+# What rows that lead to rows which are not there, or hold something else, come to.
+_MISFITS: Final = (
+    KeyError,
+    IndexError,
+    struct.error,
+    msgspec.MsgspecError,
+    UnicodeDecodeError,
+)
 
 
 class Snapshot:
     """A context manager that lends one state; what it yields is bytes of its own.
 
-    Every probe of a tree counts as one query.
+    Every probe of a tree counts as one query. LMDB's pages have no checksums: a damaged key hides
+    its row, and leads LMDB astray where it looks for others by halves, to the place beside that
+    key. So what is beside a place that is looked up, and around a range, has to be in order and as
+    it was written; else the read is refused.
     """
 
-    __slots__ = ("_counters", "_environment", "_name", "_transaction", "_trees")
+    __slots__ = ("_counters", "_environment", "_is_careful", "_name", "_transaction", "_trees")
 
-    def __init__(self, environment: Environment, counters: Counters, name: str) -> None:
+    def __init__(
+        self, environment: Environment, counters: Counters, name: str, *, is_careful: bool = True
+    ) -> None:
+        """Take what is read.
+
+        Args:
+            environment: The open folder.
+            counters: Counts the queries.
+            name: The session, for messages.
+            is_careful: False where the caller compares everything itself.
+        """
         self._environment = environment
         self._counters = counters
         self._name = name
+        self._is_careful = is_careful
 
     def __enter__(self) -> Snapshot:
         self._transaction = self._environment.begin_read()
@@ -42,11 +71,20 @@ class Snapshot:
         self._environment.end_read(self._transaction)
         if isinstance(error, lmdb.Error):
             raise translate(self._environment.path, "read", error) from error
+        if isinstance(error, _MISFITS):
+            problem = f"session {self._name!r}: damaged rows: {error!r:.200}"
+            raise StoreDamagedError(f"{problem}; run pico verify, restore a backup") from error
 
     def get(self, tree: int, key: bytes) -> bytes | None:
         """Return what a key holds."""
         self._counters.queries += 1
-        return self._transaction.get(key, None, self._trees[tree])
+        found = self._transaction.get(key, None, self._trees[tree])
+        if found is None:
+            cursor = self._transaction.cursor(self._trees[tree])
+            if self._seek(cursor, tree, key) and cursor.key() == key:
+                # It is there, and the pages above lead elsewhere.
+                raise self._disorder(tree, key)
+        return found
 
     def read(self, tree: int, key: bytes, what: str, id: object) -> bytes | None:
         """Return the row of a key, compared with its checksum.
@@ -71,6 +109,17 @@ class Snapshot:
             raise self.damaged(f"{what} {id}")
         return row
 
+    def plain(self, payload: bytes | Raw) -> bytes:
+        """Return a payload as it was before it was stored."""
+        body = bytes(payload)
+        if is_compressed(body):
+            return self.compression().plain(body, self._dictionary)
+        return body
+
+    def _dictionary(self, number: int) -> bytes | None:
+        row = self.read(MAIN, dictionary_key(number), "dictionary", number)
+        return None if row is None else decode_dictionary(row).data
+
     def damaged(self, what: str) -> StoreDamagedError:
         """Return the error that names a damaged record."""
         return StoreDamagedError(
@@ -85,27 +134,90 @@ class Snapshot:
         self._counters.queries += 1
         cursor = self._transaction.cursor(self._trees[tree])
         if newest_first:
-            there = cursor.prev() if cursor.set_range(stop) else cursor.last()
-            if there:
-                for row in cursor.iterprev():
-                    if row[0] < start:
-                        return
-                    yield row
-        elif cursor.set_range(start):
-            for row in cursor.iternext():
-                if row[0] >= stop:
+            there = cursor.prev() if self._seek(cursor, tree, stop) else cursor.last()
+            last = stop
+            for row in cursor.iterprev() if there else ():
+                key = row[0]
+                if key >= last:
+                    raise self._disorder(tree, key)
+                if key < start:
+                    self._check_row(tree, row)
+                    if cursor.prev() and cursor.key() >= key:
+                        raise self._disorder(tree, key)
                     return
+                last = key
+                yield row
+        elif self._seek(cursor, tree, start):
+            last = b""
+            for row in cursor.iternext():
+                key = row[0]
+                if key <= last:
+                    raise self._disorder(tree, key)
+                if key >= stop:
+                    self._check_row(tree, row)
+                    if cursor.next() and cursor.key() <= key:
+                        raise self._disorder(tree, key)
+                    return
+                last = key
                 yield row
 
     def keys(
         self, tree: int, start: bytes, stop: bytes, *, newest_first: bool = False
     ) -> Iterator[bytes]:
-        """Yield the keys alone, likewise."""
-        return (row[0] for row in self.between(tree, start, stop, newest_first=newest_first))
+        """Yield the keys alone, likewise; each row is compared with its checksum."""
+        for row in self.between(tree, start, stop, newest_first=newest_first):
+            self._check_row(tree, row)
+            yield row[0]
 
-    def every_key(self, tree: int) -> Iterator[bytes]:
-        """Yield all keys of a tree."""
-        return self._transaction.cursor(self._trees[tree]).iternext(True, False)
+    def _seek(self, cursor: Cursor, tree: int, key: bytes) -> bool:
+        """Go to the least key that is not less than one, and look at what is around it.
+
+        Raises:
+            StoreDamagedError: It is not in order, or not as it was written.
+        """
+        there = cursor.set_range(key)
+        if not self._is_careful:
+            return there
+        if there:
+            after = cursor.item()
+            if after[0] < key or (cursor.next() and cursor.key() <= after[0]):
+                raise self._disorder(tree, after[0])
+            self._check_row(tree, after)
+            cursor.set_range(key)
+        if cursor.prev() if there else cursor.last():
+            before = cursor.item()
+            if before[0] >= key or (cursor.prev() and cursor.key() >= before[0]):
+                raise self._disorder(tree, before[0])
+            self._check_row(tree, before)
+        return cursor.set_range(key)
+
+    def _check_row(self, tree: int, row: Row) -> None:
+        key, stored = row
+        if self._is_careful and is_sealed(tree, key) and unseal(tree, key, stored) is None:
+            raise self._disorder(tree, key)
+
+    def _disorder(self, tree: int, key: bytes) -> StoreDamagedError:
+        name = repr(key[:80]) if tree == MAIN else f"{TREES[tree - 1].decode()} row"
+        return StoreDamagedError(
+            f"session {self._name!r}: {name} {int.from_bytes(key[-8:], 'big')} is damaged: its "
+            "place or checksum is wrong; run pico verify, restore a backup"
+        )
+
+    def every_row(self, tree: int) -> Iterator[Row]:
+        """Yield all rows of a tree."""
+        return self._transaction.cursor(self._trees[tree]).iternext()
+
+    def compression(self) -> Compression:
+        """Return what payloads are compressed with."""
+        return self._environment.compression(self._transaction)
+
+    def newest_dictionary(self) -> tuple[int, DictionaryRow] | None:
+        """Return the number and the row of the newest dictionary, if there is any."""
+        return self._environment.newest_dictionary(self._transaction)
+
+    def finds(self, tree: int, key: bytes) -> bool:
+        """Tell whether LMDB finds a key."""
+        return self._transaction.get(key, None, self._trees[tree]) is not None
 
     def count(self, tree: int) -> int:
         """Return how many rows a tree says that it has."""
@@ -119,7 +231,7 @@ class Snapshot:
         """Return the row with the greatest key from one on and before another."""
         self._counters.queries += 1
         cursor = self._transaction.cursor(self._trees[tree])
-        there = cursor.prev() if cursor.set_range(stop) else cursor.last()
+        there = cursor.prev() if self._seek(cursor, tree, stop) else cursor.last()
         if not there:
             return None
         row = cursor.item()

@@ -215,15 +215,16 @@ class StateReads:
         if not isinstance(row, CurrentRow):
             return None
         self._counters.rows_decoded += 1
-        return Version(row.seq, unpack(bytes(row.body)))
+        return Version(row.seq, unpack(snapshot.plain(row.body)))
 
     def current_at(self, snapshot: Snapshot, tree: int, key: bytes, seq: int) -> JsonValue:
         """Return the current value in a row that was found before."""
         found = snapshot.read(tree, key, "value of write", seq)
         row = None if found is None else decode_address(found)
-        assert isinstance(row, CurrentRow), "one state has lost what it had"
+        if not isinstance(row, CurrentRow):
+            raise snapshot.damaged(f"value of write {seq}")
         self._counters.rows_decoded += 1
-        return unpack(bytes(row.body))
+        return unpack(snapshot.plain(row.body))
 
     def _version_through(
         self, snapshot: Snapshot, number: int, through: int
@@ -241,7 +242,7 @@ class StateReads:
         if not body:
             return None
         self._counters.rows_decoded += 1
-        return Version(seq, unpack(body))
+        return Version(seq, unpack(snapshot.plain(body)))
 
     # --- Lists ---
 
@@ -256,7 +257,7 @@ class StateReads:
                 more = items[-1].id
                 break
             self._counters.rows_decoded += 1
-            items.append(Element(id, unpack(body)))
+            items.append(Element(id, unpack(snapshot.plain(body))))
         return Page(items, last_seq(snapshot, self._session), more)
 
     def element_visible(

@@ -83,6 +83,7 @@ class LmdbStorage:
         environment: Environment,
         writer: Writer,
         durability: Durability,
+        compress: Callable[[bytes], bytes] | None,
         release: Callable[[OwnerRecord, int, int], None],
     ) -> None:
         self._session = session
@@ -94,6 +95,7 @@ class LmdbStorage:
         self._writer = writer
         self._durability = durability
         self._shares = durability == "power"
+        self._compress = compress
         self._release = release
         self._counters = Counters()
         self._refusal: type[PicoError] | None = None
@@ -223,14 +225,24 @@ class LmdbStorage:
             partial(self._environment.holds, ADDRESSES),
             last,
         )
-        self._plan = Plan(self._memo, self._epoch_bytes, self._snapshot, self._tasks, self._state)
+        self._plan = Plan(
+            self._memo,
+            self._epoch_bytes,
+            self._snapshot,
+            self._tasks,
+            self._state,
+            self._compress,
+        )
         self._scratch = ScratchPlan(self._memo, self._snapshot, self._plan.put_value)
 
     # --- Reading ---
 
     def get_conversations(self, ids: Iterable[Seq]) -> dict[Seq, Conversation]:
+        self._check_usable()
+        # Outside of the read, whose errors are the store's: the ids come from the caller's code.
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._records.get_conversations(snapshot, check_ids(ids))
+            return self._records.get_conversations(snapshot, wanted)
 
     def scan_conversations(self, query: ConversationQuery) -> Page[Conversation]:
         with self._reading() as snapshot:
@@ -238,8 +250,10 @@ class LmdbStorage:
             return self._records.scan_conversations(snapshot, query, window)
 
     def get_entries(self, ids: Iterable[Seq]) -> dict[Seq, Entry]:
+        self._check_usable()
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._records.get_entries(snapshot, check_ids(ids))
+            return self._records.get_entries(snapshot, wanted)
 
     def scan_entries(self, query: EntryQuery) -> Page[Entry]:
         with self._reading() as snapshot:
@@ -253,8 +267,10 @@ class LmdbStorage:
             return self._records.newest_head(snapshot, conversation, position)
 
     def get_tasks(self, ids: Iterable[Seq]) -> dict[Seq, Task]:
+        self._check_usable()
+        wanted = check_ids(ids)
         with self._reading() as snapshot:
-            return self._tasks.get_tasks(snapshot, check_ids(ids))
+            return self._tasks.get_tasks(snapshot, wanted)
 
     def scan_tasks(self, query: TaskQuery) -> Page[Task]:
         with self._reading() as snapshot:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
 
 from pico_lmdb.engine import Transaction
 from pico_lmdb.environment import (
+    BUSY_MS_DEFAULT,
     MAP_BYTES,
     leave_environment,
     open_environment,
@@ -45,8 +45,6 @@ from pico_store.storage import (
     VerifyReport,
 )
 
-BUSY_MS_DEFAULT: Final = 10_000
-
 
 class LmdbStore:
     """A `Store` in one folder.
@@ -63,6 +61,7 @@ class LmdbStore:
         create: bool = True,
         durability: Durability = "ordered",
         busy_ms: int = BUSY_MS_DEFAULT,
+        compress: bool = False,
         map_bytes: int = MAP_BYTES,
     ) -> None:
         """Open the store of a folder.
@@ -71,7 +70,9 @@ class LmdbStore:
             path: The folder.
             create: Whether to make it where there is none.
             durability: What commits survive.
-            busy_ms: How long a commit waits for other threads of this process.
+            busy_ms: How long a commit waits for other threads of this process, and then for
+                other processes, in milliseconds; an open waits for these.
+            compress: Whether new payloads are made smaller, and all of them by ``vacuum``.
             map_bytes: How large the map is at first; it grows by itself.
         """
         self._path = path
@@ -82,18 +83,30 @@ class LmdbStore:
         # What was not given back yet, also by handles that nobody has any more.
         self._held: dict[str, tuple[OwnerRecord, int, int]] = {}
         self._environment = open_environment(
-            path, create=create, durability=durability, map_bytes=map_bytes
+            path,
+            create=create,
+            durability=durability,
+            map_bytes=map_bytes,
+            busy_ms=busy_ms,
         )
         # A store that nobody closed must not keep the folder open for the process's life.
         self._leave = weakref.finalize(self, leave_environment, self._environment)
         self._leave.atexit = False
+        self._compress: Callable[[bytes], bytes] | None = None
+        if compress:
+            self._environment.compression()
+            self._compress = self._compressed
         self._writer = Writer(self._environment, busy_ms)
         _stores.add(self)
 
     @property
     def url(self) -> str:
-        options = f"?durability={self._durability}" if self._durability != "ordered" else ""
-        return f"lmdb:{self._path}{options}"
+        options = []
+        if self._durability != "ordered":
+            options.append(f"durability={self._durability}")
+        if self._compress is not None:
+            options.append("compression=zstd")
+        return f"lmdb:{self._path}{'?' * bool(options)}{'&'.join(options)}"
 
     @property
     def transactions(self) -> int:
@@ -196,7 +209,9 @@ class LmdbStore:
         try:
             self._update("load", begin)
             try:
-                load_session(self._environment, self._writer, session, check_snapshot(items))
+                load_session(
+                    self._environment, self._writer, session, check_snapshot(items), self._compress
+                )
                 self._update("load", end)
             except BaseException:
                 purge(self._environment, self._writer, session)
@@ -210,7 +225,7 @@ class LmdbStore:
 
     def vacuum(self) -> VacuumReport:
         self._check_open()
-        return vacuum_folder(self._environment, self._writer)
+        return vacuum_folder(self._environment, self._writer, compress=self._compress is not None)
 
     def backup(self, path: str) -> None:
         self._check_open()
@@ -253,6 +268,9 @@ class LmdbStore:
             # The record stays; its token is dead, so that the next open takes the session.
             pass
 
+    def _compressed(self, payload: bytes) -> bytes:
+        return self._environment.compression().compressed(payload)
+
     def _update(self, act: str, change: Change) -> None:
         sync = self._durability == "power"
         self._writer.update(act, change, sync=sync)
@@ -269,6 +287,7 @@ class LmdbStore:
                 environment=self._environment,
                 writer=self._writer,
                 durability=self._durability,
+                compress=self._compress,
                 release=self.release,
             )
         except BaseException:

@@ -195,7 +195,7 @@ class TaskReads:
     def task(self, snapshot: Snapshot, id: Seq, row: TaskRow, *, owns: bool = True) -> Task:
         """Return a task from its row."""
         self._counters.rows_decoded += 1
-        state = unpack(bytes(row.body))
+        state = unpack(snapshot.plain(row.body))
         assert isinstance(state, dict)
         return Task(
             id=id,

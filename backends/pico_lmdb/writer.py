@@ -17,7 +17,9 @@ import lmdb
 
 from pico_lmdb.changes import Changes, lost
 from pico_lmdb.engine import Transaction
-from pico_lmdb.environment import Environment, is_full, translate
+from pico_lmdb.environment import Environment
+from pico_lmdb.failures import is_full, translate
+from pico_lmdb.folder import has_room
 from pico_lmdb.layout import SCRATCH, WRITE, scratch_row
 from pico_lmdb.memo import Memo, frame_head
 from pico_lmdb.rows import four
@@ -117,6 +119,10 @@ class Writer:
             self._wait()
         at_the_end = False
         try:
+            try:
+                environment.take_turn_at_once()
+            except BlockingIOError:
+                environment.take_turn(self.busy_ms)
             transaction = environment.begin_once()
             try:
                 if transaction.get(memo.epoch_key) != epoch:
@@ -135,6 +141,7 @@ class Writer:
                 raise self.failed(error) from error
             raise translate(environment.path, "commit", error) from error
         finally:
+            environment.give_turn_back()
             lock.release()
         return True
 
@@ -152,6 +159,10 @@ class Writer:
             self._wait()
         at_the_end = False
         try:
+            try:
+                environment.take_turn_at_once()
+            except BlockingIOError:
+                environment.take_turn(self.busy_ms)
             transaction = environment.begin_once()
             try:
                 changes.apply(transaction, environment.trees)
@@ -168,6 +179,7 @@ class Writer:
                 raise self.failed(error) from error
             raise translate(environment.path, "commit", error) from error
         finally:
+            environment.give_turn_back()
             lock.release()
 
     def _wait(self) -> None:
@@ -178,6 +190,14 @@ class Writer:
 
     def _transact(self, act: str, change: Change) -> None:
         """Commit a change; the lock is held."""
+        environment = self._environment
+        environment.take_turn(self.busy_ms)
+        try:
+            self._transact_in_turn(act, change)
+        finally:
+            environment.give_turn_back()
+
+    def _transact_in_turn(self, act: str, change: Change) -> None:
         environment = self._environment
         while True:
             try:
@@ -209,9 +229,12 @@ class Writer:
         """Say what is certain after a failed commit."""
         # The page that makes a transaction count is written last: where there was no room for
         # those before it, nothing happened. LMDB reports a page that was written in part as an
-        # I/O error, like one of a sync, after which nothing about the disk is certain.
+        # I/O error, like one of a sync, after which nothing about the disk is certain: it was the
+        # former if nothing was synced, or if there still is no room.
         environment = self._environment
-        certain = is_full(error) or (error.code == _IO_ERROR and not environment.synced)
+        certain = is_full(error) or (
+            error.code == _IO_ERROR and not (environment.synced and has_room(environment.path))
+        )
         if certain and self._goes_on():
             problem = "no room left; make room and try again"
             return StoreFullError(f"{environment.path}: commit: {problem}")

@@ -31,7 +31,17 @@ def open_url_path(path: str, options: Mapping[str, str], create: bool) -> Store:
     if not (busy.isascii() and busy.isdigit() and len(busy) < 9 and int(busy) <= _BUSY_MS_MAX):
         problem = f"busy_ms={busy!r:.40}; allowed: 0 to {_BUSY_MS_MAX}"
         raise StoreUrlError("URL-3", "busy_ms", problem)
-    return SqliteStore(path, create=create, durability=durability, busy_ms=int(busy))
+    compression = options.get("compression", "none")
+    if compression not in ("none", "zstd"):
+        problem = f"compression={compression!r:.40}; allowed: none, zstd"
+        raise StoreUrlError("URL-3", "compression", problem)
+    return SqliteStore(
+        path,
+        create=create,
+        durability=durability,
+        busy_ms=int(busy),
+        compress=compression == "zstd",
+    )
 
 
 backend: Final = Backend(
@@ -40,6 +50,7 @@ backend: Final = Backend(
     promises=Promises(durability=_LEVELS, many_sessions=True, multi_process=True),
     options={
         "durability": "ordered (default), power or process: what survives a power cut",
+        "compression": "none (default) or zstd: new payloads are made smaller, all by pico vacuum",
         "busy_ms": f"how long a commit waits for other writers; default {BUSY_MS_DEFAULT}",
     },
     open=open_url_path,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import apsw
 
-from pico_sqlite.schema import APPLICATION_ID, FORMAT_VERSION, SCHEMA
+from pico_sqlite.schema import APPLICATION_ID, DICTIONARIES, FORMAT_VERSION, SCHEMA
 from pico_store.errors import (
     NewerFormatError,
     NotAStoreError,
@@ -290,10 +290,11 @@ def _tables(db: apsw.Connection, path: str) -> bool:
         version=int(db.pragma("user_version")),
         empty=not found,
     )
-    if found and found != set(SCHEMA):
-        strange = sorted(found ^ set(SCHEMA))[0].split("(")[0]
+    strange = (found - {DICTIONARIES}) ^ set(SCHEMA)
+    if found and strange:
+        first = sorted(strange)[0].split("(")[0]
         raise NotAStoreError(
-            f"{path}: its tables are not those of format {FORMAT_VERSION} (see: {strange}); "
+            f"{path}: its tables are not those of format {FORMAT_VERSION} (see: {first}); "
             "nothing was changed"
         )
     return bool(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import apsw
@@ -31,14 +31,26 @@ from pico_store.strict_json import pack
 _DENSE_EXTENTS_MAX: Final = 65_536
 
 
-def load_session(db: apsw.Connection, session: int, items: Iterable[SnapshotItem]) -> None:
+def load_session(
+    db: apsw.Connection,
+    session: int,
+    items: Iterable[SnapshotItem],
+    compress: Callable[[bytes], bytes] | None,
+) -> None:
     """Write the rows of a checked snapshot for a session that has none, inside a transaction."""
-    _Loader(db, session).load(iter(items))
+    _Loader(db, session, compress or _as_it_is).load(iter(items))
+
+
+def _as_it_is(body: bytes) -> bytes:
+    return body
 
 
 class _Loader:
-    def __init__(self, db: apsw.Connection, session: int) -> None:
+    def __init__(
+        self, db: apsw.Connection, session: int, compress: Callable[[bytes], bytes]
+    ) -> None:
         self._db = db
+        self._compress = compress
         self._memo = Memo(session, db)
         self._rows = Rows(db, self._memo, epoch=0)
         self._scratch: dict[Seq, tuple[ScratchAddress, bytes]] = {}
@@ -78,9 +90,9 @@ class _Loader:
             case DeletedConversation():
                 self._rows.put_conversation(item.conversation, item.through)
             case Entry():
-                self._rows.put_entry(item, item.id, pack_entry(item))
+                self._rows.put_entry(item, item.id, self._compress(pack_entry(item)))
             case Task():
-                self._rows.put_task(item, item.id, pack(item.state, "state"))
+                self._rows.put_task(item, item.id, self._compress(pack(item.state, "state")))
             case AddressPolicy():
                 if item.shape == "list":
                     self._rows.list_name(item.address)
@@ -88,6 +100,8 @@ class _Loader:
                     self._policies.append(item)
             case ValueVersion():
                 body = None if item.value is UNSET else pack(item.value, "value")
+                if body is not None and not isinstance(item.address, ScratchAddress):
+                    body = self._compress(body)
                 self._rows.put_value(item.address, item.seq, body)
             case ListItem():
                 self._put_element(item.address, item.id, pack(item.value, "value"))
@@ -102,7 +116,8 @@ class _Loader:
             # Its row also says where its batch begins, which comes last.
             self._scratch[id] = address, body
         else:
-            self._rows.put_element(self._rows.list_name(address).list, id, body)
+            number = self._rows.list_name(address).list
+            self._rows.put_element(number, id, self._compress(body))
 
     def _put_batch(self, batch: BatchRange) -> None:
         writes = batch.last - batch.first + 1

@@ -10,6 +10,8 @@ import apsw
 from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row, check_file_name, connect, is_writable, translated
 from pico_sqlite.memo import Memo
+from pico_sqlite.packing import Packing
+from pico_sqlite.repack import repack
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_sqlite.writer import Writer
 from pico_store.errors import StoreIOError
@@ -84,8 +86,13 @@ def delete_session(db: apsw.Connection, session: int) -> None:
     db.execute(sql, (session, last))
 
 
-def vacuum_file(writer: Writer, path: str) -> VacuumReport:
+def vacuum_file(writer: Writer, path: str, packing: Packing | None) -> VacuumReport:
     """Drop the rows that nothing shows, and rebuild the file without free pages.
+
+    Args:
+        writer: The store's.
+        path: The file.
+        packing: Compresses all that is stored; ``None`` leaves it as it is.
 
     Raises:
         StoreBusyError: Another process is writing.
@@ -96,6 +103,8 @@ def vacuum_file(writer: Writer, path: str) -> VacuumReport:
         for statement in _DROP:
             db.execute(statement)
             dropped += db.changes()
+    if packing is not None:
+        repack(writer, packing)
     writer.rebuild()
     return VacuumReport(before, _size(path), dropped)
 

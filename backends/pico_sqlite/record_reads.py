@@ -6,7 +6,7 @@ filters and limits, and each is compared with its checksum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from pico_sqlite.readers import Snapshot
 from pico_sqlite.rows import conversation_columns, conversation_record
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_store.address import Seq
+from pico_store.compression import COMPRESSED
 from pico_store.entry_body import EntryColumns, unpack_entry
 from pico_store.errors import StoreDamagedError, UnknownConversationError
 from pico_store.forks import Segment, segments
@@ -53,10 +54,14 @@ def stream_rows(task: int, stream: int, first: int, last: int) -> tuple[int, int
 class RecordReads:
     """Answers questions about one session's records."""
 
-    def __init__(self, memo: Memo, counters: Counters, name: str) -> None:
+    def __init__(
+        self, memo: Memo, counters: Counters, name: str, plain: Callable[[bytes], bytes]
+    ) -> None:
+        """Take whose records these are, and what makes a compressed body readable."""
         self._memo = memo
         self._counters = counters
         self._name = name
+        self.plain = plain
 
     def fetch(self, snapshot: Snapshot, sql: str, values: Bindings) -> list[Row]:
         """Return all rows of one statement, counting it."""
@@ -245,7 +250,8 @@ class RecordReads:
         if checksum((*columns, row[7])) != row[6]:
             raise self.damaged(f"entry {columns.id}")
         self._counters.rows_decoded += 1
-        return unpack_entry(columns, row[7])
+        body = row[7]
+        return unpack_entry(columns, self.plain(body) if body[0] in COMPRESSED else body)
 
     def kind(self, snapshot: Snapshot, name: str) -> int:
         """Return the number of a kind; -1, the number of none, if it was never used."""
@@ -340,7 +346,8 @@ class RecordReads:
         if checksum((id, *known.columns(status, row[4]), row[8])) != row[7]:
             raise self.damaged(f"task {id}")
         self._counters.rows_decoded += 1
-        state = unpack(row[8])
+        body = row[8]
+        state = unpack(self.plain(body) if body[0] in COMPRESSED else body)
         assert isinstance(state, dict)
         return Task(
             id=id,

@@ -77,3 +77,10 @@ SCHEMA: Final = (
         checksum INT, body BLOB)""",
     "CREATE INDEX scratch_task ON scratch(task) WHERE task IS NOT NULL",
 )
+DICTIONARIES: Final = """CREATE TABLE dictionaries(
+        number INTEGER PRIMARY KEY, payloads INT NOT NULL, checksum INT NOT NULL,
+        body BLOB NOT NULL)"""
+"""What bodies are compressed with (see packing.py); there once a vacuum has trained one.
+
+payloads is how many there were in the file; the checksum covers number and payloads.
+"""

@@ -16,6 +16,7 @@ from pico_sqlite.record_reads import RecordReads, stream_rows
 from pico_sqlite.rows import list_columns, value_columns
 from pico_sqlite.scratch_rows import STREAM_LAST, stored_key
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, Shape
+from pico_store.compression import COMPRESSED
 from pico_store.errors import InvalidQueryError
 from pico_store.limits import SEQ_MAX
 from pico_store.query import ValueQuery
@@ -156,7 +157,8 @@ class StateReads:
         if body is None:
             return None
         self._counters.rows_decoded += 1
-        return Version(Seq(seq), unpack(body))
+        plain = self._records.plain(body) if body[0] in COMPRESSED else body
+        return Version(Seq(seq), unpack(plain))
 
     # --- Lists ---
 
@@ -297,7 +299,8 @@ class StateReads:
         if checksum((*columns, body)) != sums:
             raise self._records.damaged(f"list element {seq}")
         self._counters.rows_decoded += 1
-        return Element(seq, unpack(body))
+        plain = self._records.plain(body) if body[0] in COMPRESSED else body
+        return Element(seq, unpack(plain))
 
     # --- Policies and positions ---
 

@@ -17,7 +17,7 @@ from pico_sqlite.view import View
 from pico_sqlite.writer import Writer
 from pico_store.address import Address, ConversationAddress, Seq, Shape
 from pico_store.batch import Batch, ScratchBatch
-from pico_store.check import check_batch
+from pico_store.check import CheckedBatch, check_batch
 from pico_store.errors import (
     CommitUncertainError,
     OwnershipLostError,
@@ -83,6 +83,8 @@ class SqliteStorage:
         owner: OwnerRecord | None,
         writer: Writer,
         readers: Readers,
+        plain: Callable[[bytes], bytes],
+        compress: Callable[[CheckedBatch], None] | None,
         release: Callable[[OwnerRecord, int, int], None],
     ) -> None:
         self._session = session
@@ -91,6 +93,8 @@ class SqliteStorage:
         self.owner = owner
         self._writer = writer
         self._readers = readers
+        self._plain = plain
+        self._compress = compress
         self._release = release
         self._counters = Counters()
         self._refusal: type[PicoError] | None = None
@@ -164,6 +168,8 @@ class SqliteStorage:
                 return done
         self._frames.forget()
         checked = check_batch(batch, self._view, expected_first)
+        if self._compress is not None:
+            self._compress(checked)
         try:
             self._writer.write(self._rows, checked)
             self._view.last_seq = last = checked.last
@@ -200,7 +206,7 @@ class SqliteStorage:
         with self._readers.snapshot() as snapshot:
             self._memo = Memo(self._session, snapshot.db)
             self._memo.kind_names.readers = self._readers
-            self._records = RecordReads(self._memo, self._counters, self._session_id)
+            self._records = RecordReads(self._memo, self._counters, self._session_id, self._plain)
             self._state = StateReads(self._memo, self._counters, self._records)
             last_seq = self._records.last_seq(snapshot)
         self._view = View(self._memo, self._readers, self._records, self._state, last_seq)

@@ -14,6 +14,7 @@ from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row, check_file, is_writable, prepare, translate
 from pico_sqlite.load import load_session
 from pico_sqlite.memo import Memo
+from pico_sqlite.packing import Packing
 from pico_sqlite.readers import Readers
 from pico_sqlite.reclaim import backup_file, delete_session, vacuum_file
 from pico_sqlite.record_reads import RecordReads
@@ -21,6 +22,7 @@ from pico_sqlite.rows import Rows
 from pico_sqlite.storage import SqliteStorage
 from pico_sqlite.verify import verify_file
 from pico_sqlite.writer import Writer
+from pico_store.compression import LEVEL, Compression
 from pico_store.errors import (
     PicoError,
     SessionExistsError,
@@ -60,7 +62,24 @@ class SqliteStore:
         create: bool = True,
         durability: Durability = "ordered",
         busy_ms: int = BUSY_MS_DEFAULT,
+        compress: bool = False,
     ) -> None:
+        """Open the file, or make it.
+
+        Args:
+            path: The file.
+            create: Whether it may be made.
+            durability: What survives a power cut.
+            busy_ms: How long a commit waits for other writers, in milliseconds.
+            compress: Whether payloads that are written from now on are compressed; those that
+                are can be read in any case.
+
+        Raises:
+            StoreUnusableError: The path is no place for a store; nothing was changed.
+            MissingDriverError: ``compress``, and zstandard is not installed.
+        """
+        if compress:
+            Compression(LEVEL)
         check_file(path, create=create)
         self._path = path
         self._durability: Durability = durability
@@ -78,12 +97,18 @@ class SqliteStore:
             self._writer.abandon()
             raise
         self._readers = Readers(path, busy_ms=busy_ms, read_only=read_only)
+        self._packing = Packing(self._readers)
+        self._compress = compress
         _stores.add(self)
 
     @property
     def url(self) -> str:
-        options = f"?durability={self._durability}" if self._durability != "ordered" else ""
-        return f"sqlite:{self._path}{options}"
+        options = []
+        if self._durability != "ordered":
+            options.append(f"durability={self._durability}")
+        if self._compress:
+            options.append("compression=zstd")
+        return f"sqlite:{self._path}{'?' * bool(options)}{'&'.join(options)}"
 
     @property
     def transactions(self) -> int:
@@ -101,7 +126,8 @@ class SqliteStore:
             rows: list[Row] = snapshot.rows(sql)
             for session, name, epoch, owner, sums in rows:
                 self._check_row(name, epoch, sums)
-                reads = RecordReads(Memo(session, snapshot.db), Counters(), name)
+                memo = Memo(session, snapshot.db)
+                reads = RecordReads(memo, Counters(), name, self._packing.plain)
                 record = decode_owner(owner)
                 public = None if record is None else record.public()
                 found.append(SessionInfo(name, reads.last_seq(snapshot), epoch, public))
@@ -153,16 +179,18 @@ class SqliteStore:
         check_name(session_id, "sessionId")
         with self._writer.transaction("load") as db:
             session = self._new_session(db, session_id, None)
-            load_session(db, session, check_snapshot(items))
+            compress = self._packing.compressed if self._compress else None
+            load_session(db, session, check_snapshot(items), compress)
 
     def verify(self) -> VerifyReport:
         self._check_open()
         with self._readers.snapshot() as snapshot:
-            return verify_file(snapshot)
+            return verify_file(snapshot, self._packing.plain)
 
     def vacuum(self) -> VacuumReport:
         self._check_open()
-        return vacuum_file(self._writer, self._path)
+        packing = self._packing if self._compress else None
+        return vacuum_file(self._writer, self._path, packing)
 
     def backup(self, path: str) -> None:
         self._check_open()
@@ -211,6 +239,8 @@ class SqliteStore:
                 owner=owner,
                 writer=self._writer,
                 readers=self._readers,
+                plain=self._packing.plain,
+                compress=self._packing.compress if self._compress else None,
                 release=self.release,
             )
         except BaseException:

@@ -13,6 +13,7 @@ from pico_sqlite.checksum import checksum
 from pico_sqlite.connection import Row
 from pico_sqlite.export import export_session
 from pico_sqlite.memo import OWNER, Memo
+from pico_sqlite.packing import dictionary_problems
 from pico_sqlite.readers import Snapshot
 from pico_sqlite.record_reads import CONVERSATION, ENTRY, STREAM, TASK, RecordReads
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
@@ -78,9 +79,10 @@ _PROBLEMS_MAX: Final = 1_000
 _DAMAGE: Final = (PicoError, LookupError, ValueError, TypeError)
 
 
-def verify_file(snapshot: Snapshot) -> VerifyReport:
+def verify_file(snapshot: Snapshot, plain: Callable[[bytes], bytes]) -> VerifyReport:
     """Read everything in one state of the file; change nothing."""
     problems = list(_engine_problems(snapshot))
+    problems += (Problem(None, *found) for found in dictionary_problems(snapshot))
     records = 0
     if not problems:
         # Names as bytes: one that is no text any more is reported and not raised.
@@ -91,7 +93,7 @@ def verify_file(snapshot: Snapshot) -> VerifyReport:
             name = stored.decode(errors="replace")
             if checksum((name, epoch)) != sums:
                 problems.append(Problem(name, f"session row {session}", "its checksum differs"))
-            problems += _session_problems(snapshot, session, name, counters)
+            problems += _session_problems(snapshot, session, name, counters, plain)
             records += counters.rows_decoded
     return VerifyReport(records, tuple(problems[:_PROBLEMS_MAX]))
 
@@ -109,14 +111,18 @@ def _engine_problems(snapshot: Snapshot) -> Iterator[Problem]:
 
 
 def _session_problems(
-    snapshot: Snapshot, session: int, name: str, counters: Counters
+    snapshot: Snapshot,
+    session: int,
+    name: str,
+    counters: Counters,
+    plain: Callable[[bytes], bytes],
 ) -> Iterator[Problem]:
     try:
         memo = Memo(session, snapshot.db)
     except (UnicodeDecodeError, StoreDamagedError) as error:
         yield Problem(name, "kinds and extents", str(error))
         return
-    records = RecordReads(memo, counters, name)
+    records = RecordReads(memo, counters, name, plain)
     state = StateReads(memo, counters, records)
     # Every row by itself first, so that all damaged ones are named, then the whole.
     damaged = list(_row_problems(snapshot, memo, records, state, name))

@@ -16,7 +16,16 @@ from pico_store import cli
 from pico_store.backends import open_store
 from pico_store.query import EntryQuery
 
-TINY = Setting(turns=3, commits=3, entries=1_200, few_entries=800, calls=3, seconds=0.2)
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "session.jsonl"
+TINY = Setting(
+    turns=3,
+    commits=3,
+    entries=1_200,
+    few_entries=800,
+    calls=3,
+    seconds=0.2,
+    session=str(EXAMPLE),
+)
 # What the cases measured on some machine, each figure just within its bar.
 GOOD: dict[str, Numbers] = {
     "raw_sqlite": {"cpu_us": 10.0},
@@ -29,6 +38,9 @@ GOOD: dict[str, Numbers] = {
     "lmdb": {"cpu_us": 22.0, "disk": 170.0, "surviving": 100.0},
     "lmdb_one": {"commits_per_second": 100.0},
     "lmdb_many": {"commits_per_second": 600.0},
+    "large_lmdb": {"bytes": float(4 << 20), "ms": 10.0},
+    "recorded_sqlite": {"disk": 50.0, "surviving": 100.0},
+    "recorded_lmdb": {"disk": 50.0, "surviving": 100.0},
     "raw": {"cpu_us": 10.0},
     "turns": {"cpu_us": 40.0, "disk": 350.0, "vacuumed": 130.0, "surviving": 100.0},
     "large": {"cpu": 10.0, "bytes": float(400 << 20)},
@@ -76,6 +88,10 @@ def test_every_figure_holds_at_its_bar() -> None:
         ("raw_lmdb", "cpu_us", 9.9, {"lmdb.turns"}),
         ("lmdb_many", "commits_per_second", 599.0, {"lmdb.power"}),
         ("lmdb", "disk", 171.0, {"lmdb.disk"}),
+        ("large_lmdb", "ms", 10.1, {"lmdb.open"}),
+        ("large_lmdb", "bytes", float((4 << 20) + 4096), {"lmdb.growth"}),
+        ("recorded_sqlite", "disk", 51.0, {"sqlite.compressed"}),
+        ("recorded_lmdb", "disk", 51.0, {"lmdb.compressed"}),
         ("turns", "cpu_us", 40.1, {"jsonl.turns"}),
         ("raw", "cpu_us", 9.9, {"jsonl.turns"}),
         ("turns", "disk", 351.0, {"jsonl.disk"}),
@@ -125,7 +141,7 @@ def test_cases_are_interleaved_and_prepared_once() -> None:
     measured(run, repetitions=2)
     preparations = [target for target in ran if target.endswith(":make")]
     cases = [target for target in ran if not target.endswith(":make")]
-    assert len(preparations) == len(set(preparations)) == 2
+    assert len(preparations) == len(set(preparations)) == 3
     assert cases[: len(cases) // 2] == cases[len(cases) // 2 :]
     assert len(set(cases)) == len(CASES)
 

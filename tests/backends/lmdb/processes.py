@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,8 @@ import lmdb
 import msgspec
 
 from pico_lmdb import LmdbStore
+from pico_lmdb.engine import Transaction
+from pico_lmdb.environment import BUSY_MS_DEFAULT
 from pico_lmdb.storage import LmdbStorage
 from pico_store.errors import PicoError
 from pico_store.query import EntryQuery
@@ -60,6 +64,7 @@ def _serve(path: str) -> None:
     storage: LmdbStorage | None = None
     engine: lmdb.Environment | None = None
     held: list[lmdb.Transaction] = []
+    begun: list[Transaction] = []
 
     def act(words: list[str]) -> object:
         nonlocal store, storage, engine
@@ -73,13 +78,29 @@ def _serve(path: str) -> None:
                 store = LmdbStore(path, durability="process", map_bytes=int(map_bytes))
                 storage = store.create(session)
                 storage.commit(ROOT_BATCH)
-            case ["open", session]:
-                store = LmdbStore(path, durability="process", map_bytes=1 << 20)
+            case ["open", session, *wait]:
+                busy_ms = int(wait[0]) if wait else BUSY_MS_DEFAULT
+                store = LmdbStore(path, durability="process", map_bytes=1 << 20, busy_ms=busy_ms)
                 storage = store.open(session, read_only=True)
             case ["commit", count, size]:
                 assert storage is not None
                 for _ in range(int(count)):
                     storage.commit(noting(storage, data="x" * int(size)))
+            case ["stall"]:
+                # As if it were stopped in the middle of a commit.
+                assert store is not None
+                store._environment.take_turn(0)
+                begun.append(store._environment.begin_write())
+                return "stalled"
+            case ["leave"]:
+                assert store is not None
+                store._environment.presence.end()
+                return "left"
+            case ["fork"]:
+                child = os.fork()
+                if child == 0:
+                    signal.pause()
+                return child
             case ["count"]:
                 assert storage is not None
                 query = EntryQuery(conversation_id=ROOT, limit=10_000)

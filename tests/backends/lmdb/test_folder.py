@@ -176,6 +176,23 @@ def test_a_store_that_lost_its_data_is_no_empty_store(path: str) -> None:
         LmdbStore(path, create=False)
 
 
+def test_a_data_file_that_was_left_half_made_is_made_anew(path: str) -> None:
+    LmdbStore(path).close()
+    whole = Path(path, "data.mdb").read_bytes()
+    for left in (b"", bytes(8_192), whole[:512] + bytes(7_680), bytes(4_096) + whole[4_096:4_608]):
+        Path(path, "data.mdb").write_bytes(left)
+        with pytest.raises(StoreDamagedError):
+            LmdbStore(path, create=False)
+        with closing(LmdbStore(path)) as store:
+            store.create("a").commit(ROOT_BATCH)
+    data = bytearray(Path(path, "data.mdb").read_bytes())
+    data[:4_096] = bytes(4_096)
+    Path(path, "data.mdb").write_bytes(data)
+    with pytest.raises(StoreDamagedError, match="no header"):
+        LmdbStore(path)
+    assert Path(path, "data.mdb").read_bytes() == bytes(data), "a session was in it"
+
+
 def test_a_folder_that_was_left_half_made_is_made_whole(path: str) -> None:
     _write(path, {"format-0123456789abcdef": b'{"for'})
 
@@ -195,6 +212,26 @@ def test_a_network_file_system_is_refused(
         LmdbStore(path)
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("links", ["links", "no links"])
+def test_two_that_make_a_folder_at_once_make_one_format_file(
+    path: str, links: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(source: str, target: str) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    folder.make_folder(path)
+    with monkeypatch.context() as patch:
+        if links == "no links":
+            patch.setattr(os, "link", no_links)
+        folder.write_format(path)
+    first = os.stat(f"{path}/format").st_ino
+    folder.write_format(path)
+
+    assert os.stat(f"{path}/format").st_ino == first, "who locked it is not alone any more"
+    assert os.listdir(path) == ["format"]
+    LmdbStore(path).close()
 
 
 def test_opening_and_closing_changes_no_byte_of_the_data(path: str) -> None:
@@ -320,7 +357,7 @@ def test_wrong_options_name_what_is_allowed(path: str) -> None:
     for option, words in (
         ("durability=full", "allowed: power, ordered, process"),
         ("busy_ms=-1", "allowed: 0 to 3600000"),
-        ("writemap=1", "allowed: busy_ms, durability"),
+        ("writemap=1", "allowed: busy_ms, compression, dur"),
     ):
         with pytest.raises(StoreUrlError, match=words):
             open_store(f"lmdb:{path}?{option}")

@@ -219,7 +219,7 @@ def test_the_places_of_killed_readers_are_cleared_at_open(path: str) -> None:
 def test_the_places_of_killed_readers_are_cleared_when_there_is_none_left(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "_READERS_MAX", 4)
+    monkeypatch.setattr(environment, "READERS_MAX", 4)
     with closing(LmdbStore(path)) as store, worker(path) as reader:
         storage = store.create("a")
         storage.commit(ROOT_BATCH)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -18,13 +20,15 @@ from pico_store.batch import Batch, ListAppend, ListRemove, MainBatch, ScratchBa
 from pico_store.errors import (
     CommitUncertainError,
     OwnershipLostError,
+    StorageClosedError,
     StorageFaultedError,
     StoreBusyError,
     StoreFullError,
 )
 from pico_store.query import ListQuery
 from pico_store.storage import Durability
-from tests.backends.lmdb.scene import ROOT, ROOT_BATCH, TASK, fill, noting, scratch
+from tests.backends.lmdb.processes import worker
+from tests.backends.lmdb.scene import ROOT, ROOT_BATCH, TASK, fill, noting, scratch, setting
 
 LEVELS: Final[tuple[Durability, ...]] = ("power", "ordered", "process")
 FRAME: Final = ScratchBatch(TASK, (ListAppend(scratch(), 1),))
@@ -181,6 +185,91 @@ def test_a_wait_that_runs_out_is_busy_and_nothing_happened(
 
         assert storage.last_seq == last
         assert storage.commit(_batches(storage)[name]).first == last + 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["main", "frame", "scratch"])
+def test_a_process_that_is_stopped_while_it_writes_is_waited_for_in_vain(
+    path: str, level: Durability, name: str
+) -> None:
+    with closing(LmdbStore(path, durability=level, busy_ms=20)) as store, worker(path) as other:
+        storage = store.create("a")
+        fill(storage)
+        before = list(storage.export())
+        other.ask("open a")
+        assert other.ask("stall") == "stalled"
+
+        with pytest.raises(StoreBusyError, match=r"another process .* 20 ms; try again"):
+            storage.commit(_batches(storage)[name])
+        with pytest.raises(StoreBusyError):
+            store.create("b")
+        assert list(storage.export()) == before, "reading needs nobody's turn"
+
+        other.kill()
+        last = storage.last_seq
+        assert storage.commit(_batches(storage)[name]).first == last + 1
+
+
+def test_an_open_waits_no_longer_either(path: str, storage: LmdbStorage) -> None:
+    with worker(path) as other:
+        other.ask("open a")
+        other.ask("stall")
+        with worker(path) as third:
+            assert third.ask("open a 20").startswith("StoreBusyError")
+            other.kill()
+            assert third.ask("open a 20") == "1"
+
+
+def test_nobody_asks_to_be_alone_out_of_turn(path: str) -> None:
+    with closing(LmdbStore(path, durability="process", busy_ms=20)) as store:
+        with worker(path) as other:
+            store.create("a").commit(ROOT_BATCH)
+            other.ask("open a")
+            other.ask("stall")
+            # Nobody uses the folder now, as far as that can be seen.
+            other.ask("leave")
+            before = os.stat(f"{path}/data.mdb").st_ino
+
+            with pytest.raises(StoreBusyError):
+                store.vacuum()
+
+            assert os.stat(f"{path}/data.mdb").st_ino == before
+        store.vacuum()
+        assert os.stat(f"{path}/data.mdb").st_ino != before
+
+
+def test_an_open_waits_for_a_vacuum_no_longer_than_asked(path: str, storage: LmdbStorage) -> None:
+    with worker(path) as other:
+        storage._environment.presence.try_alone()
+        assert other.ask("open a 20").startswith("StoreBusyError")
+        storage._environment.presence.among_others()
+        assert other.ask("open a 20") == "1"
+
+
+def test_the_turn_of_a_killed_process_is_not_inherited(path: str, store: LmdbStore) -> None:
+    storage = store.create("a")
+    storage.commit(ROOT_BATCH)
+    with worker(path) as other:
+        other.ask("open a")
+        child = int(other.ask("fork"))
+        try:
+            other.ask("stall")
+            other.kill()
+            assert storage.commit(noting(storage)).first == 2
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_commit_after_the_end_locks_no_file(path: str, storage: LmdbStorage) -> None:
+    shared = storage._environment
+    shared.close()
+    with pytest.raises(StorageClosedError):
+        shared.take_turn_at_once()
+    with pytest.raises(StorageClosedError):
+        shared.take_turn(0)
+    shared.give_turn_back()
+    with pytest.raises(StorageClosedError):
+        storage.commit(setting(1))
 
 
 def test_commits_at_once_share_transactions(path: str) -> None:
