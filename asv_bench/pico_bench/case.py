@@ -40,6 +40,8 @@ class Setting(Struct, frozen=True):
     seconds: float = 10.0
     """Of replaying histories."""
     seed: int = 1
+    url: str = ""
+    """Of the store to be measured, with ``{path}`` where its path stands."""
     session: str = ""
     """The file of a recorded session; empty: the one beside the repository, if it is there."""
 

@@ -1,4 +1,4 @@
-"""The subcommand of this package: `pico figures`."""
+"""The subcommands of this package: `pico figures` and `pico compare`."""
 
 from __future__ import annotations
 
@@ -46,9 +46,29 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _add_compare_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "url",
+        nargs="*",
+        help="stores to compare, whose paths are not used; else every installed backend",
+    )
+    parser.add_argument("--turns", type=_count, metavar="N", help="turns of the workload (300)")
+    parser.add_argument(
+        "--entries", type=_count, metavar="N", help="entries of the large session (50,000)"
+    )
+    parser.add_argument("--dir", metavar="DIR", help="where to work, on the disk to be measured")
+    parser.add_argument("--output", dest="file", metavar="FILE", help="with --json: write there")
+
+
 figures = Command(
     "figures",
     "measure every figure that is promised and say whether it holds",
     _add_arguments,
     deferred("pico_bench.run:run_figures"),
+)
+compare = Command(
+    "compare",
+    "measure what each backend takes on this machine",
+    _add_compare_arguments,
+    deferred("pico_bench.compare:run_compare"),
 )

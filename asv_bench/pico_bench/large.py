@@ -46,7 +46,7 @@ def make_session(folder: str, entries: int) -> None:
     unfinished = path.with_suffix(".unfinished")
     unfinished.unlink(missing_ok=True)
     store = open_store(f"sqlite:{unfinished}")
-    store.load(SESSION, _items(entries))
+    store.load(SESSION, items(entries))
     storage = store.open(SESSION)
     _commit_turns(storage, entries)
     # Closing empties the log into the file, so that the file by itself is the session.
@@ -64,7 +64,7 @@ def make_jsonl_session(folder: str, entries: int) -> str:
         store = open_store(f"jsonl:{unfinished}?durability=process")
         storage = store.create(SESSION)
         storage.commit(opening())
-        found = (item for item in _items(entries) if isinstance(item, Entry))
+        found = (item for item in items(entries) if isinstance(item, Entry))
         while batch := tuple(islice(found, _ENTRIES_A_BATCH)):
             storage.commit(MainBatch(batch))
         _commit_turns(storage, entries)
@@ -84,7 +84,8 @@ def _path(folder: str, entries: int) -> Path:
     return Path(folder) / f"entries-{entries}-form-{_FORM}.db"
 
 
-def _items(entries: int) -> Iterator[SnapshotItem]:
+def items(entries: int) -> Iterator[SnapshotItem]:
+    """Yield the snapshot of a session of so many entries of about 1 KB, four to a batch."""
     last = Seq(entries + 1)
     yield SnapshotHeader(last, ("assistant", "user"))
     yield Conversation(id=ROOT)
@@ -113,7 +114,7 @@ def make_lmdb_session(folder: str, entries: int) -> str:
         shutil.rmtree(unfinished, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         store = open_store(f"lmdb:{unfinished}?durability=process")
-        store.load(SESSION, _items(entries))
+        store.load(SESSION, items(entries))
         storage = store.open(SESSION)
         turns = Turns(last=entries + 1)
         for _ in range(_LAST_TURNS):

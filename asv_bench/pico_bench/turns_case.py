@@ -16,7 +16,7 @@ from pico_store.backends import open_store
 from pico_store.batch import Batch
 
 C = TypeVar("C")
-_WARM_UP = 20
+WARM_UP = 20
 """Turns before the timed ones, so that statements are prepared and kinds known."""
 
 
@@ -76,7 +76,7 @@ def interface(url: str, setting: Setting) -> Numbers:
 def surviving(setting: Setting) -> int:
     """Return the bytes of what was measured that must survive."""
     weight, load = Weight(), Turns(setting.seed)
-    for _ in range(setting.turns + _WARM_UP):
+    for _ in range(setting.turns + WARM_UP):
         first = load.last + 1
         weight.add(first, load.turn())
     return weight.surviving
@@ -91,7 +91,7 @@ def timed(
     load = Turns(setting.seed)
     spent = 0.0
     clock = time.process_time
-    for turn in range(-_WARM_UP, setting.turns):
+    for turn in range(-WARM_UP, setting.turns):
         first = load.last + 1
         commits = list(prepare(first, load.turn()))
         if turn == 0:
