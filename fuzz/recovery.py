@@ -56,9 +56,7 @@ def go_on_with(storage: Storage, script: Script, index: int) -> str:
     return ""
 
 
-def _difference(
-    storage: Storage, script: Script, found: str, at_least: int, at_most: int
-) -> str:
+def _difference(storage: Storage, script: Script, found: str, at_least: int, at_most: int) -> str:
     which = f"{at_least} to {at_most} batches were to be there"
     if found in script.digests:
         return f"lost: {which}, {script.digests.index(found)} are"
@@ -79,7 +77,7 @@ def is_there(store: Store) -> bool:
 
 def check_logs(
     items: Iterable[SnapshotItem], script: Script, mains_at_least: int, sent: int
-) -> str:
+) -> tuple[int, str]:
     """Compare a session whose main batches and whose scratch are in files of their own.
 
     A power cut may take the end of each file: what is there must be the model after a prefix of
@@ -90,29 +88,30 @@ def check_logs(
         script: What was committed.
         mains_at_least: Up to which batch, exclusive, every main batch must be there.
         sent: How many batches were begun at all.
+
+    Returns:
+        How many main batches are there, and what is wrong.
     """
     found = list(items)
     batches = {item for item in found if isinstance(item, BatchRange)}
     mains = [i for i in range(sent) if not script.is_scratch(i)]
     there = [i for i in mains if script.ranges[i] in batches]
     if there != mains[: len(there)]:
-        return f"main batches are missing between others: {sorted(set(mains) - set(there))}"
+        return 0, f"main batches are missing between others: {sorted(set(mains) - set(there))}"
     needed = [i for i in mains if i < mains_at_least]
     if len(there) < len(needed):
-        return f"lost: {len(needed)} main batches were to be there, {len(there)} are"
-    end = there[-1] + 1 if there else 0
-    kept = _kept(script, batches, there, end, sent)
+        return 0, f"lost: {len(needed)} main batches were to be there, {len(there)} are"
+    kept = _kept(script, batches, there, sent)
     if isinstance(kept, str):
-        return kept
+        return 0, kept
     expected = without_last(script.model(kept).export())
     if without_last(found) != expected:
-        return f"half: {len(there)} main batches and {len(kept) - len(there)} of scratch are there"
-    return ""
+        scratch = len(kept) - len(there)
+        return 0, f"half: {len(there)} main batches and {scratch} of scratch are there, and more"
+    return len(there), ""
 
 
-def _kept(
-    script: Script, batches: set[BatchRange], there: list[int], end: int, sent: int
-) -> set[int] | str:
+def _kept(script: Script, batches: set[BatchRange], there: list[int], sent: int) -> set[int] | str:
     """Return the indexes of what the session consists of."""
     kept = set(there)
     gone: set[int | None] = set()
@@ -126,5 +125,4 @@ def _kept(
             kept.add(index)
         else:
             gone.add(task)
-    # What is settled by now was there once, and may matter to nothing any more.
     return kept
