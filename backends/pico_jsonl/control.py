@@ -133,6 +133,15 @@ class Control:
         """Store a number, at once for every process."""
         self.words[word] = pack_word(value)
 
+    def sync(self) -> None:
+        """Make all numbers durable.
+
+        Raises:
+            OSError: They cannot be.
+        """
+        self._map.flush()
+        os.fsync(self.fd)
+
     def await_idle(self, epoch: int, is_live: Callable[[], bool]) -> None:
         """Wait until the owner with an epoch, which is not the session's any more, is not busy.
 

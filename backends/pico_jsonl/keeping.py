@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable
 
 from pico_jsonl.bodies import LogBodies
-from pico_jsonl.control import SYNCED
+from pico_jsonl.control import SYNCED, Control
 from pico_jsonl.disk import Disk, create_folder, remove_file, sync_folder, translate
 from pico_jsonl.folder import make_session, prepare_folder, write_main
 from pico_jsonl.opening import End, Place, load_for_owner
@@ -41,7 +41,7 @@ def vacuum_owned(session: Session) -> VacuumReport:
         before = _weight(place)
         made = _write_anew(place, found, session.disk, sync=session.syncs)
         try:
-            control.set(SYNCED, min(control.get(SYNCED), made.end))
+            _lower_watermark(control, made.end, sync=session.syncs)
             os.rename(made.path, place.main)
             with session.resident.lock:
                 session.resident.replace(made.state)
@@ -56,9 +56,10 @@ def vacuum_owned(session: Session) -> VacuumReport:
                 problem = f"{place.main}: a vacuum was interrupted; reopen the session"
                 writer.fault = CommitUncertainError(problem)
             raise
-        control.set(SYNCED, made.end if session.syncs else 0)
         if session.syncs:
+            # Until the name is durable, the old log may come back.
             sync_folder(place.folder)
+        control.set(SYNCED, made.end if session.syncs else 0)
     return _report(place, before, old, made.state)
 
 
@@ -78,7 +79,7 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
             before = _weight(place)
             sync = durability != "process"
             made = _write_anew(place, snapshot(loaded.state), disk, sync=sync)
-            control.set(SYNCED, min(control.get(SYNCED), made.end))
+            _lower_watermark(control, made.end, sync=sync)
             os.rename(made.path, place.main)
             for task in scratch_tasks(place.folder):
                 remove_file(scratch_path(place.folder, task))
@@ -92,6 +93,18 @@ def vacuum_free(place: Place, since_ms: int, durability: Durability, disk: Disk)
     finally:
         control.close()
     return _report(place, before, loaded.state, made.state)
+
+
+def _lower_watermark(control: Control, end: int, *, sync: bool) -> None:
+    """Let the watermark be true of a log that ends at ``end``, before that takes the name.
+
+    A power cut could leave the new log with an older control file, whose watermark would make
+    damage of what was appended to the log and never synced.
+    """
+    if control.get(SYNCED) > end:
+        control.set(SYNCED, end)
+        if sync:
+            control.sync()
 
 
 class _Made:

@@ -16,7 +16,7 @@ _OPEN_MAX: Final = 64
 class Log:
     """One file, the offset where it goes on, and the checksum that it goes on from."""
 
-    __slots__ = ("crc", "end", "fd", "frame", "path", "synced")
+    __slots__ = ("crc", "end", "fd", "frame", "is_old", "path", "synced")
 
     def __init__(self, path: str, fd: int, end: int, crc: int) -> None:
         self.path = path
@@ -26,6 +26,8 @@ class Log:
         self.crc = crc
         self.synced = 0
         """How much of it is known to be on the disk."""
+        self.is_old = False
+        """Whether it was there when the session was opened."""
         self.frame = ("", b"")
         """The namespace that was appended to last, and what stands between number and value."""
 
@@ -51,7 +53,9 @@ class ScratchLogs:
 
     def add(self, task: Seq, end: int, crc: int) -> None:
         """Note a file that is there."""
-        self.logs[task] = Log(f"{self._start}{task}.jsonl", -1, end, crc)
+        log = Log(f"{self._start}{task}.jsonl", -1, end, crc)
+        log.is_old = True
+        self.logs[task] = log
 
     def ready(self, task: Seq) -> Log:
         """Return the file of a task, ready to be appended to; it is created if need be.
@@ -108,7 +112,9 @@ class ScratchLogs:
         if fd >= 0:
             self._open -= 1
         try:
-            if fd >= 0 and self._spare < 0:
+            # A power cut may leave what a file held under the next task's name. That of this
+            # opening is known not to have been durable; older lines would look like damage.
+            if fd >= 0 and self._spare < 0 and not log.is_old:
                 os.rename(log.path, self._spare_path)
                 self._spare, fd = fd, -1
             else:

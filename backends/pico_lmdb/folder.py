@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+from resource import getpagesize
 from struct import Struct
 from typing import Final
 
@@ -34,6 +35,10 @@ _META_LAST: Final = Struct("<QQ")
 """From offset 136: the last page in use, the transaction."""
 _MAGIC: Final = 0xBEEFC0DE
 _META_READS: Final = 5
+_UNUSED_PAGES: Final = 3
+"""A file with more than these holds, or held, a session."""
+_SECTOR_BYTES: Final = 512
+"""What a disk writes as a whole; each of the first two pages says in it what it is."""
 
 
 class _Format(msgspec.Struct):
@@ -70,7 +75,7 @@ def check_folder(path: str, *, create: bool) -> None:
         else:
             raise StoreUnusableError(f"no store at {path}: the folder is empty")
         if DATA_FILE in names:
-            _check_data(os.path.join(path, DATA_FILE))
+            _check_data(os.path.join(path, DATA_FILE), path if create else "")
         elif FORMAT_FILE in names and not create:
             raise StoreUnusableError(f"{path}: its {DATA_FILE} is gone; restore a backup")
     except FileNotFoundError as error:
@@ -142,19 +147,44 @@ def _check_format(path: str) -> None:
     check_version(path, found.version)
 
 
-def _check_data(path: str) -> None:
-    """Refuse a file that ends before its newest state does: reading there kills the process."""
+def _check_data(path: str, folder: str) -> None:
+    """Refuse a file that ends before its newest state does: reading there kills the process.
+
+    One that a power cut left of the first making of a store is removed from the folder, if that is
+    given.
+    """
     needed: int | None = None
     for _ in range(_META_READS):
         needed = _bytes_needed(path)
         if needed is not None and os.stat(path).st_size >= needed:
             return
     size = os.stat(path).st_size
+    if needed is None and folder and size <= _UNUSED_PAGES * getpagesize():
+        if _remove_unfinished(path, folder):
+            return
     if needed is None:
         raise StoreDamagedError(f"{path}: offset 0: no header of an LMDB file; restore a backup")
     raise StoreDamagedError(
         f"{path}: offset {size}: cut off there; {needed} bytes are in use; restore a backup"
     )
+
+
+def _remove_unfinished(path: str, folder: str) -> bool:
+    """Remove a file that holds no session yet, unless somebody is about to fill it."""
+    presence = Presence(folder)
+    try:
+        if not presence.try_alone():
+            return False
+        with open(path, "rb") as file:
+            pages = file.read(2 * getpagesize())
+        # What was written of its two first pages is right; the rest of them is not there.
+        starts = (pages[:_SECTOR_BYTES], pages[getpagesize() :][:_SECTOR_BYTES])
+        if all(start.strip(b"\0") for start in starts):
+            return False
+        os.unlink(path)
+        return True
+    finally:
+        presence.end()
 
 
 def _bytes_needed(path: str) -> int | None:

@@ -90,6 +90,9 @@ def _check_header(path: str) -> None:
     if found.st_size == 0:
         return
     header = _first_bytes(path) if found.st_size >= _PAGE_BYTES_MIN else b""
+    if not header.strip(b"\0") and os.path.exists(f"{path}-journal"):
+        # The power failed while the file was made; SQLite undoes that when it opens it.
+        return
     if not header.startswith(_MAGIC):
         raise NotAStoreError(f"{path}: not a SQLite file; nothing was changed")
     _check_version(
