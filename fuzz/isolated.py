@@ -51,6 +51,8 @@ def _run(call: Callable[[Callable[[str], None]], None], writing: int) -> None:
             text = text[os.write(writing, text) :]
 
     try:
+        # What a library says of its end is no news.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         # A damaged map may also lead round in circles.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(SECONDS_MAX)
