@@ -106,6 +106,8 @@ class Loaded:
     notes: list[str] = field(default_factory=list)
     lines: int = 0
     """How many were read."""
+    missing: str = ""
+    """What is gone of the main log that had been made durable, if anything is."""
 
     def report(self) -> OpenReport:
         """Return what opening found."""
@@ -155,6 +157,7 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
         why = f"dropped {size - replay.end} bytes at offset {replay.end}, "
         why += "an unfinished line" if bad is None else f"damaged by a power cut ({bad})"
         loaded.cuts.append(Cut(place.main, replay.end, size - replay.end, why))
+    _note_missing(loaded, place, control[SYNCED])
     logs = _read_logs(replay.state, place, loaded.strays)
     _apply_logs(replay, logs, SEQ_MAX, control[MARK], loaded.notes)
     for log in logs:
@@ -166,6 +169,13 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
             why += f"damaged by a power cut ({log.bad})" if log.bad else "an unfinished line"
             loaded.cuts.append(Cut(log.path, log.end, length, why))
     return loaded
+
+
+def _note_missing(loaded: Loaded, place: Place, synced: int) -> None:
+    """Tell that something was durable and is not there: nothing that a crash explains."""
+    if loaded.main.end < synced:
+        loaded.missing = f"ends at offset {loaded.main.end}; {synced} bytes of it were durable"
+        loaded.notes.append(f"{place.main}: {loaded.missing}; restore a backup")
 
 
 def _run(replay: MainReplay) -> str | None:
@@ -295,6 +305,7 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
         if _settles(lines, replay.state):
             continue
         loaded = Loaded(replay.state, bodies, End(replay.end, replay.crc))
+        _note_missing(loaded, place, min(control[SYNCED], read_control(place.control)[SYNCED]))
         is_quiet = not lines and all(_size(log.path) == log.size for log in logs)
         through = SEQ_MAX if is_quiet else _unbroken(replay.state.last_seq, logs)
         if bad is not None:

@@ -156,9 +156,11 @@ def _check_data(path: str, folder: str) -> None:
     needed: int | None = None
     for _ in range(_META_READS):
         needed = _bytes_needed(path)
-        if needed is not None and os.stat(path).st_size >= needed:
+        if needed is not None and os.stat(path).st_size >= needed and (needed or folder):
             return
     size = os.stat(path).st_size
+    if size == 0 and not folder:
+        raise StoreDamagedError(f"{path}: offset 0: is empty; restore a backup")
     if needed is None and folder and size <= _UNUSED_PAGES * getpagesize():
         if _remove_unfinished(path, folder):
             return
