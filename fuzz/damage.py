@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -99,6 +100,17 @@ def _judge_each(
 
 
 def _judge(
+    backend: str, where: str, script: Script, files: dict[str, bytes], damage: Damage
+) -> str:
+    try:
+        return _judge_one(backend, where, script, files, damage)
+    except Exception as error:  # noqa: BLE001 - any other error than ours is a finding
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        at = f"{os.path.basename(place.filename)}:{place.lineno}"
+        return f"{damage.what}: raises {type(error).__name__} at {at}: {error}"
+
+
+def _judge_one(
     backend: str, where: str, script: Script, files: dict[str, bytes], damage: Damage
 ) -> str:
     put_damaged(where, files, damage)

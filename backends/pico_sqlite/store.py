@@ -25,6 +25,7 @@ from pico_store.errors import (
     SessionExistsError,
     SessionOwnedError,
     StorageClosedError,
+    StoreDamagedError,
     UnknownSessionError,
 )
 from pico_store.names import check_name
@@ -239,7 +240,10 @@ class SqliteStore:
             problem = f"no session {name!r:.80} in {self.url}; create it, or choose another id"
             raise UnknownSessionError("OWN-6", "sessionId", problem)
         session, epoch, owner = found[0]
-        return int(session), int(epoch), decode_owner(owner)
+        if type(epoch) is not int:
+            problem = f"session {name!r:.80}: its epoch is {epoch!r:.20}"
+            raise StoreDamagedError(f"{self._path}: {problem}; run pico verify, restore a backup")
+        return int(session), epoch, decode_owner(owner)
 
     def _check_free(self, name: str, holder: OwnerRecord | None) -> None:
         if holder is not None and is_alive(holder):
