@@ -32,7 +32,8 @@ def decode_batch(text: bytes) -> Batch:
     """
     try:
         batch: Batch = msgspec.convert(parse_json(text), Batch)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        # The latter: a lone surrogate where one of a few names is to stand.
         raise InvalidValueError("JSON-1", "batch", str(error)) from error
     return batch
 
@@ -50,7 +51,8 @@ def decode_item(text: bytes) -> SnapshotItem:
     """
     try:
         item: SnapshotItem = msgspec.convert(parse_json(text), SnapshotItem)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        # The latter: a lone surrogate where one of a few names is to stand.
         raise InvalidValueError("JSON-1", "item", str(error)) from error
     return item
 

@@ -209,7 +209,8 @@ def convert(value: object, type: Any) -> Any:
     """
     try:
         return msgspec.convert(value, type)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        # The latter: a lone surrogate where one of a few names is to stand.
         raise BadLineError(str(error)) from error
 
 

@@ -301,7 +301,8 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
         if not replay.is_whole:
             raise StoreDamagedError(f"{place.main}: ends within its first part; {_ADVICE}")
         logs = _read_logs(replay.state, place, [])
-        lines = replay.peek()
+        # Behind a bad line nothing counts, and nothing changes by looking again.
+        lines = replay.peek() if bad is None else []
         if _settles(lines, replay.state):
             continue
         loaded = Loaded(replay.state, bodies, End(replay.end, replay.crc))

@@ -260,6 +260,9 @@ class MainReplay:
             return check_batch(batch, self.view)
         except RefusedError as error:
             raise BadLineError(str(error)) from error
+        except _MISFITS as error:
+            # What earlier lines say of the tree of forks may be as wrong.
+            raise BadLineError(f"a write does not fit to what is there ({error!r})") from error
         finally:
             self.state.last_seq = before
 
