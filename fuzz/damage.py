@@ -1,7 +1,8 @@
 """Whether damaged files are told, harmless, or silently wrong.
 
-Files of a session that is known are changed and read. What raises an error of ours, or that `verify`
-or the report of opening names, is told. What reads as before is harmless. Anything else is a fault.
+Files of a session that is known are changed and read. What raises an error of ours, or that
+`verify` or the report of opening names, is told. What reads as before is harmless. Anything else is
+a fault.
 """
 
 from __future__ import annotations
@@ -162,13 +163,18 @@ def _read(store: Store, script: Script) -> str:
         storage.close()
 
 
+def _is_told(answer: object) -> bool:
+    if not isinstance(answer, type) or not issubclass(answer, PicoError):
+        return False
+    return not issubclass(answer, RefusedError)
+
+
 def _compare(storage: Storage, model: Model, random: Random) -> str:
     for read in some_reads(model, random, _READS):
         expected, found = ask(model, read), ask(storage, read)
         if found.fits(expected) or names_unknown(model.state, read):
             continue
-        if isinstance(found.value, type) and issubclass(found.value, PicoError):
-            if not issubclass(found.value, RefusedError):
-                return ""
+        if _is_told(found.value):
+            return ""
         return f"another answer to {read!s:.200}"
     return ""

@@ -24,8 +24,8 @@ from pico_store.storage import Storage, Store
 class Failed(NamedTuple):
     """How a commit failed."""
 
-    index: int
-    """Of the batch."""
+    batch: int
+    """Its index."""
     error: Exception
 
 

@@ -92,9 +92,9 @@ def _values(where: str, files: dict[str, bytes], damage: Damage) -> dict[str, li
         try:
             tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
             for (table,) in tables:
-                for (_, column, *_) in db.execute(f"PRAGMA table_info({table})").fetchall():
+                for _, column, *_ in db.execute(f"PRAGMA table_info({table})").fetchall():
                     sql = f'SELECT typeof("{column}"), CAST("{column}" AS BLOB) FROM {table}'
-                    found[f"{table}.{column}"] = db.execute(f"{sql} NOT INDEXED").fetchall()
+                    found[f"{table}.{column}"] = list(db.execute(f"{sql} NOT INDEXED"))
         except (apsw.Error, UnicodeDecodeError) as error:
             found[f"unreadable: {error}"] = []
     return found

@@ -68,7 +68,7 @@ def _run(
     commit_until_failure(storage, script, 0, start)
     take, give = fill(where, path, random)
     take()
-    there, failed = commit_until_failure(storage, script, start, len(script.batches))
+    _, failed = commit_until_failure(storage, script, start, len(script.batches))
     if failed is None:
         store.close()
         say(_reopen(backend, path, level, script, give))

@@ -92,7 +92,7 @@ def images(ops: list[Op], random: Random, count: int, *, from_op: int = 0) -> It
         for op in ops[done:moment]:
             disk.take(op)
             if isinstance(op, Ack):
-                acknowledged = op.count
+                acknowledged = op.number
         done = moment
         files: dict[str, bytes] = {}
         folders: list[str] = []

@@ -21,7 +21,9 @@ from pico_store.storage import Durability, Storage, Store
 
 TRIES: Final = 40
 _LEVELS: Final[tuple[Durability, ...]] = ("power", "ordered")
-_OURS: Final = tuple(f"{os.sep}pico_{name}{os.sep}" for name in ("sqlite", "jsonl", "lmdb", "memory"))
+_OURS: Final = tuple(
+    f"{os.sep}pico_{name}{os.sep}" for name in ("sqlite", "jsonl", "lmdb", "memory")
+)
 
 
 class _Interrupter:
@@ -121,9 +123,7 @@ def _shown(storage: Storage, script: Script, index: int) -> tuple[int, str]:
     return script.digests.index(found), ""
 
 
-def _at_the_end(
-    backend: str, store: Store, path: str, script: Script, index: int
-) -> list[str]:
+def _at_the_end(backend: str, store: Store, path: str, script: Script, index: int) -> list[str]:
     """Compare what the files hold with what was shown."""
     if backend == "memory":
         store.close()

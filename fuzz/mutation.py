@@ -8,11 +8,12 @@ from typing import Final, TypeAlias
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
-ODD: Final[tuple[Json, ...]] = (
+_SCALARS: Final[list[Json]] = [
     *(None, True, False, 0, 1, -1, 2, 2**53, 2**53 - 1, 2**63, 2**64, -(2**63) - 1, 10**40),
-    *(1.0, 0.5, -0.0, 1e308, 1e-320, "", "a", "a" * 300, "\ud800", "\0", "é", "main", "conversation"),
-    *([], {}, [[]], [None], {"": None}, {"type": "entry"}, {"id": 1}, [1, 2, 3]),
-)
+    *(1.0, 0.5, -0.0, 1e308, 1e-320, "", "a", "a" * 300, "\ud800", "\0", "é", "main", "session"),
+]
+_HOLDERS: Final[list[Json]] = [[], {}, [[]], [None], {"": None}, {"type": "entry"}, {"id": 1}]
+ODD: Final = (*_SCALARS, *_HOLDERS)
 _DEEP: Final = 210
 
 
@@ -78,7 +79,7 @@ def _other(value: Json, random: Random, holders: list[dict[str, Json] | list[Jso
         return value + random.choice((-2, -1, 1, 2, 1000))
     if isinstance(value, str) and value and chance < 0.4:
         place = random.randrange(len(value))
-        return value[:place] + random.choice("a\0é\ud800\"\\") + value[place + 1 :]
+        return value[:place] + random.choice('a\0é\ud800"\\') + value[place + 1 :]
     if chance < 0.7:
         found: Json = json.loads(json.dumps(random.choice(holders)))
         return found

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from fuzz.script import SESSION
 from pico_store.backends import open_store
 from pico_store.errors import UnknownSessionError
 from pico_store.storage import Durability, Storage, Store
-
-from fuzz.script import SESSION
 
 _FAST: Final = "/dev/shm"
 

@@ -61,7 +61,7 @@ class Sync(NamedTuple):
 class Ack(NamedTuple):
     """The program was told that something is done; by their number."""
 
-    count: int
+    number: int
 
 
 Op: TypeAlias = Put | Drop | Move | Write | Cut | Sync | Ack

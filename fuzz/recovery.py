@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fuzz.script import SESSION, Script, without_last
+from pico_store.digest import digest
 from pico_store.errors import PicoError, UnknownSessionError
 from pico_store.records import BatchRange
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Storage, Store
-
-from fuzz.script import SESSION, Script, without_last
-from pico_store.digest import digest
 
 
 def check_prefix(

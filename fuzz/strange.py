@@ -26,6 +26,7 @@ from pico_store.errors import InvalidValueError, PicoError, RefusedError
 from pico_store.importing import TranscriptError, import_transcript, read_transcript
 
 TRIES: Final = 40
+_BATCHES_MAX: Final = 20
 
 
 def attempt(target: str, seed: int) -> Attempt:
@@ -33,7 +34,7 @@ def attempt(target: str, seed: int) -> Attempt:
     random = Random(seed)
     done = Attempt()
     make = _TARGETS[target][0]
-    script = make_script(seed, batches_max=20)
+    script = make_script(seed, batches_max=_BATCHES_MAX)
     with folder() as where:
         given = make(script, where)
         for _ in range(TRIES):
@@ -54,6 +55,14 @@ def attempt_bytes(target: str, data: bytes, script: Script, where: str) -> str:
         return take(data, script, where)
     except Exception as error:  # noqa: BLE001 - any other error than ours is a finding
         return f"raises {type(error).__name__}: {error!s:.300}"
+
+
+def replay_bytes(target: str, seed: int, data: bytes) -> str:
+    """Hand in one input that was found before; return what is wrong."""
+    script = make_script(seed, batches_max=_BATCHES_MAX)
+    with folder() as where:
+        _TARGETS[target][0](script, where)
+        return attempt_bytes(target, data, script, where)
 
 
 def _strange(target: str, given: list[bytes], random: Random) -> bytes:

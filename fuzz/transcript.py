@@ -21,14 +21,24 @@ def _claude_code(random: Random) -> list[dict[str, object]]:
     for number in range(random.randint(1, 8)):
         name = f"u{number}"
         asks = number % 2 == 0
-        content: object = random.choice(_WORDS)
+        content: str | list[dict[str, object]] = random.choice(_WORDS)
         if random.random() < 0.5:
             content = [{"type": "text", "text": random.choice(_WORDS)}]
             if not asks:
-                content.append({"type": "tool_use", "id": f"c{number}", "name": "sh", "input": {}})
+                call: dict[str, object] = {
+                    "type": "tool_use",
+                    "id": f"c{number}",
+                    "name": "sh",
+                    "input": {},
+                }
+                content = [*content, call]
             elif number:
-                part = {"type": "tool_result", "tool_use_id": f"c{number - 1}", "content": "ok"}
-                content.append(part)
+                part: dict[str, object] = {
+                    "type": "tool_result",
+                    "tool_use_id": f"c{number - 1}",
+                    "content": "ok",
+                }
+                content = [*content, part]
         records.append(
             {
                 "type": "user" if asks else "assistant",

@@ -51,7 +51,7 @@ class _File(apsw.VFSFile):
         self, name: str | apsw.URIFilename | None, flags: list[int], watcher: Watcher, handle: int
     ) -> None:
         self._path = name if isinstance(name, str) else name.filename() if name else ""
-        super().__init__("unix", name, flags)  # type: ignore[arg-type]
+        super().__init__("unix", name, flags)
         self._watcher = watcher
         self._handle = handle
         # SQLite's own layer syncs the folder with the first sync of a log that it made.
