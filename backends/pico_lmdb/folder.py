@@ -161,9 +161,9 @@ def _check_data(path: str, folder: str) -> None:
     size = os.stat(path).st_size
     if size == 0 and not folder:
         raise StoreDamagedError(f"{path}: offset 0: is empty; restore a backup")
-    if needed is None and folder and size <= _UNUSED_PAGES * getpagesize():
-        if _remove_unfinished(path, folder):
-            return
+    is_unused = size <= _UNUSED_PAGES * getpagesize()
+    if needed is None and folder and is_unused and _remove_unfinished(path, folder):
+        return
     if needed is None:
         raise StoreDamagedError(f"{path}: offset 0: no header of an LMDB file; restore a backup")
     raise StoreDamagedError(
