@@ -18,7 +18,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from fuzz.isolated import isolated
-from fuzz.place import files_of, open_session, put_files, store_at
+from fuzz.place import environment, files_of, open_session, put_files, store_at
 from fuzz.script import SESSION, Script
 from pico_conformance.model import Model
 from pico_conformance.probe import ask, names_unknown, some_reads
@@ -82,7 +82,8 @@ def judge_all(
         found += ended.lines
         if len(found) < len(damages):
             command = [sys.executable, "-m", "fuzz.verifying", f"{backend}:{where}/{_STORE}"]
-            code = subprocess.run(command, capture_output=True, check=False).returncode
+            done = subprocess.run(command, capture_output=True, env=environment(), check=False)
+            code = done.returncode
             what = f"the process that read it {ended.how}, and pico verify ended with {code}"
             found.append("" if code in (1, 3) else what)
     return found

@@ -88,7 +88,9 @@ class _SqliteFailures:
         """Nothing to do."""
 
 
-def _failing_disk(failures: Failures, random: Random) -> Disk:
+def failing_disk(failures: Failures, random: Random) -> Disk:
+    """Return the calls of the JSONL backend, which fail as planned."""
+
     def check() -> None:
         if failures.fails():
             raise OSError(failures.code, os.strerror(failures.code))
@@ -124,7 +126,7 @@ def _opener(
         with watched(_SqliteFailures(failures)):
             yield partial(store_at, backend, path, level)
     else:
-        disk = _failing_disk(failures, random)
+        disk = failing_disk(failures, random)
         yield lambda: JsonlStore(path, durability=level, disk=disk)
 
 

@@ -15,6 +15,7 @@ from pico_store.errors import UnknownSessionError
 from pico_store.storage import Durability, Storage, Store
 
 _FAST: Final = "/dev/shm"
+_ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 LEVELS: Final[tuple[Durability, ...]] = ("power", "ordered", "process")
 FILE_BACKENDS: Final = ("sqlite", "jsonl", "lmdb")
@@ -36,6 +37,11 @@ def store_at(
 ) -> Store:
     """Open the store at a path."""
     return open_store(f"{backend}:{path}?durability={durability}", create=create)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment in which another interpreter finds these modules."""
+    return {**os.environ, "PYTHONPATH": _ROOT}
 
 
 def open_session(store: Store) -> Storage:

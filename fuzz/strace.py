@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Final
 
+from fuzz.place import environment
 from fuzz.recording import Recording
 
 ACK_NAME: Final = "acknowledged"
@@ -43,7 +44,10 @@ def record(root: str, log: str, arguments: list[str]) -> tuple[Recording, str]:
     """
     command = ["strace", "-f", "-xx", "-s", "1000000", "-e", f"trace={_CALLS}", "-o", log]
     done = subprocess.run(
-        [*command, sys.executable, "-m", *arguments], capture_output=True, check=False
+        [*command, sys.executable, "-m", *arguments],
+        capture_output=True,
+        env=environment(),
+        check=False,
     )
     recording = Recording(root)
     with open(log) as file:

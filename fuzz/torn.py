@@ -12,6 +12,9 @@ from fuzz.damage import Damage, commit_all, judge_all, put_damaged
 from fuzz.place import FILE_BACKENDS, folder, store_at
 from fuzz.recovery import check_logs, check_prefix
 from fuzz.script import SESSION, Script, make_script
+from pico_store.address import SessionAddress
+from pico_store.batch import MainBatch, ValueSet
+from pico_store.digest import digest
 from pico_store.errors import PicoError
 
 TRIES: Final = 80
@@ -65,6 +68,13 @@ def _open_torn(where: str, script: Script, lines: int | None) -> str:
         mains, wrong = check_logs(storage.export(), script, 0, len(script.batches))
         if not wrong and lines is not None and mains != lines:
             wrong = f"{lines} lines are whole, {mains} batches are there"
+        if not wrong and storage.last_seq:
+            # What is appended must not follow half a line.
+            storage.commit(MainBatch((ValueSet(SessionAddress("later"), True),)))
+            shown = digest(storage.export())
+            storage.close()
+            if digest(store.open(SESSION).export()) != shown:
+                wrong = "what was committed afterwards is not there"
         return wrong
     finally:
         store.close()
