@@ -14,9 +14,10 @@ from typing import Final
 
 import apsw
 
+from fuzz import injected, strace
 from fuzz.attack import Attack, Attempt
 from fuzz.failing import check_failed, commit_until_failure
-from fuzz.place import LEVELS, folder, open_session, store_at
+from fuzz.place import FILE_BACKENDS, LEVELS, folder, open_session, store_at
 from fuzz.script import Script, make_script
 from fuzz.vfs import watched
 from pico_jsonl import JsonlStore
@@ -131,7 +132,12 @@ def _opener(
 
 
 def attempt(backend: str, seed: int) -> Attempt:
-    """Fail each call of a few commits of one history, each failure by itself."""
+    """Fail each call of a few commits of one history, each failure by itself.
+
+    Calls of LMDB's are made within its library: one of them fails, in a process of its own.
+    """
+    if backend == "lmdb":
+        return injected.attempt(backend, seed)
     random = Random(seed)
     script = make_script(seed)
     level = random.choice(LEVELS)
@@ -175,4 +181,8 @@ def _fail_at(
     return check_failed(store, storage, script, failed, failures.mend, open_store)
 
 
-ATTACK: Final = Attack("errors", ("sqlite", "jsonl"), attempt)
+def _missing(backend: str) -> str:
+    return strace.why_not() if backend == "lmdb" else ""
+
+
+ATTACK: Final = Attack("errors", FILE_BACKENDS, attempt, _missing)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from typing import Final
 
 from fuzz.place import environment
@@ -23,12 +24,13 @@ _LINE: Final = re.compile(r"^(?:\d+ +)?(\w+)\((.*)\) += (-?\d+)")
 _TEXT: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
+@cache
 def why_not() -> str:
     """Say what is missing; empty: nothing."""
     if shutil.which("strace") is None:
         return "no strace: what is written and synced cannot be recorded"
     probe = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
-    return "" if probe.returncode == 0 else "strace may not trace here"
+    return "" if probe.returncode == 0 else "no strace that may trace: calls cannot be recorded"
 
 
 def record(root: str, log: str, arguments: list[str]) -> tuple[Recording, str]:

@@ -9,6 +9,7 @@ import io
 import json
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from random import Random
 from typing import Final
 
@@ -29,18 +30,47 @@ TRIES: Final = 40
 _BATCHES_MAX: Final = 20
 
 
+class Harness:
+    """Hands strange inputs of one kind in, with what a seed chose beside them."""
+
+    def __init__(self, target: str, seed: int) -> None:
+        self._make, self._take = TARGETS[target]
+        self._script = make_script(seed, batches_max=_BATCHES_MAX)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Harness:
+        self._where = self._stack.enter_context(folder())
+        self.given = self._make(self._script, self._where)
+        """What inputs are made from: the lines of one that is right."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def take(self, data: bytes) -> str:
+        """Hand one input in; return what is wrong."""
+        try:
+            return self._take(data, self._script, self._where)
+        except Exception as error:  # noqa: BLE001 - any other error than ours is a finding
+            return f"raises {type(error).__name__}: {error!s:.300}"
+
+    def seeds(self) -> str:
+        """Write what inputs are made from into a folder of files and return its path."""
+        start = os.path.join(self._where, "seeds")
+        files = {f"{number}": line for number, line in enumerate(self.given)}
+        put_files(start, {**files, "all": b"".join(self.given)})
+        return start
+
+
 def attempt(target: str, seed: int) -> Attempt:
     """Make strange inputs from the things of one seed and hand each of them in."""
     random = Random(seed)
     done = Attempt()
-    make = _TARGETS[target][0]
-    script = make_script(seed, batches_max=_BATCHES_MAX)
-    with folder() as where:
-        given = make(script, where)
+    with Harness(target, seed) as harness:
         for _ in range(TRIES):
-            data = _strange(target, given, random)
+            data = _strange(target, harness.given, random)
             done.tries += 1
-            wrong = attempt_bytes(target, data, script, where)
+            wrong = harness.take(data)
             if wrong:
                 done.failures.append(wrong)
                 done.data = data
@@ -48,21 +78,10 @@ def attempt(target: str, seed: int) -> Attempt:
     return done
 
 
-def attempt_bytes(target: str, data: bytes, script: Script, where: str) -> str:
-    """Hand one input in; return what is wrong."""
-    take = _TARGETS[target][1]
-    try:
-        return take(data, script, where)
-    except Exception as error:  # noqa: BLE001 - any other error than ours is a finding
-        return f"raises {type(error).__name__}: {error!s:.300}"
-
-
 def replay_bytes(target: str, seed: int, data: bytes) -> str:
     """Hand in one input that was found before; return what is wrong."""
-    script = make_script(seed, batches_max=_BATCHES_MAX)
-    with folder() as where:
-        _TARGETS[target][0](script, where)
-        return attempt_bytes(target, data, script, where)
+    with Harness(target, seed) as harness:
+        return harness.take(data)
 
 
 def _strange(target: str, given: list[bytes], random: Random) -> bytes:
@@ -179,7 +198,7 @@ def _take_transcript(data: bytes, script: Script, where: str) -> str:
     return "" if same else "the imported session cannot be copied"
 
 
-_TARGETS: Final[
+TARGETS: Final[
     dict[
         str,
         tuple[Callable[[Script, str], list[bytes]], Callable[[bytes, Script, str], str]],
@@ -190,4 +209,4 @@ _TARGETS: Final[
     "import": (_transcript, _take_transcript),
 }
 
-ATTACK: Final = Attack("bytes", tuple(_TARGETS), attempt)
+ATTACK: Final = Attack("bytes", tuple(TARGETS), attempt)

@@ -25,6 +25,7 @@ TRIES: Final = {
     ("full", "lmdb"): 10,
     ("errors", "sqlite"): 100,
     ("errors", "jsonl"): 100,
+    ("errors", "lmdb"): 6,
     ("lines", "memory"): 400,
     ("lines", "sqlite"): 400,
     ("lines", "jsonl"): 400,
