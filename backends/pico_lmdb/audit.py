@@ -168,6 +168,8 @@ def _disorder(snapshot: Snapshot, tree: int) -> str:
     for key in snapshot.every_key(tree):
         if key <= previous:
             return f"key {key!r} after {previous!r}"
+        if snapshot.get(tree, key) is None:
+            return f"key {key!r} is there and cannot be found"
         count, previous = count + 1, key
     expected = snapshot.count(tree)
     return "" if count == expected else f"{count} rows; it says that it has {expected}"
