@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import traceback
@@ -51,7 +52,8 @@ def _run(call: Callable[[Callable[[str], None]], None], writing: int) -> None:
             text = text[os.write(writing, text) :]
 
     try:
-        # What a library says of its end is no news.
+        # What a library or the interpreter says of its end is no news.
+        faulthandler.disable()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         # A damaged map may also lead round in circles.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

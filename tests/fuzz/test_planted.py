@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from unittest.mock import patch
 
 import msgspec
 import pytest
 
 from fuzz import crash, errors, flip, full, lines, power, strange, torn
+from fuzz.__main__ import main
 from fuzz.attack import Attack, Attempt, Budget
 from fuzz.place import store_at
 from pico_jsonl import JsonlStore
@@ -159,3 +161,30 @@ def test_an_error_that_is_none_of_ours_is_found() -> None:
 
     with patch("fuzz.strange.decode_batch", decode):
         assert "UnicodeEncodeError" in found(strange.attempt, "wire", 60)
+
+
+# --- the campaign ---
+
+
+def test_a_campaign_prints_a_table_and_keeps_what_it_finds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--tries", "1", "--seed", "1", "--attack", "bytes", "--backend", "wire"]
+    arguments += ["--keep", str(tmp_path)]
+
+    assert main(arguments) == 0
+    assert "0 faults" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+    with patch("fuzz.strange.decode_batch", side_effect=KeyError("planted")):
+        assert main(arguments) == 1
+
+    (kept,) = tmp_path.iterdir()
+    out = capsys.readouterr().out
+    assert "1 faults" in out
+    assert str(kept) in out
+    assert "planted" in kept.read_text()
+
+
+def test_a_campaign_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--attack", "none"]) == 2
+    assert "no attack" in capsys.readouterr().err
