@@ -30,7 +30,7 @@ def attempt(backend: str, seed: int) -> Attempt:
     done = Attempt(1)
     with folder() as where:
         path = os.path.join(where, "store")
-        command = ["strace", "-f", "-o", os.devnull, "-e", "trace=none"]
+        command = ["strace", "-f", "-o", os.devnull, "-e", f"trace={call}"]
         command += ["-e", f"inject={call}:error={code}:when={when}"]
         command += [sys.executable, "-m", "fuzz.injected_run", backend, path, level, str(seed)]
         ran = subprocess.run(command, capture_output=True, env=environment(), check=False)
@@ -49,6 +49,8 @@ def attempt(backend: str, seed: int) -> Attempt:
 def _judge(told: Told, for_good: bool) -> str:  # noqa: FBT001 - the one thing to say of it
     if not told.is_ours:
         return f"commit raises {told.error}"
+    if not told.is_open:
+        return ""
     if told.error == "CommitUncertainError" and told.again != "StorageFaultedError":
         return f"after an uncertain failure, a commit came to {told.again or 'an end'}"
     if told.error and told.is_certain and told.again and not for_good:

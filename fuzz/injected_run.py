@@ -25,6 +25,8 @@ class Told(Struct, frozen=True):
     is_certain: bool
     again: str = ""
     """The class of what the next commit of the same batch raised."""
+    is_open: bool = True
+    """Whether the session was open when it was raised."""
 
 
 def main(backend: str, path: str, level: str, seed: str) -> None:
@@ -42,7 +44,7 @@ def main(backend: str, path: str, level: str, seed: str) -> None:
             again = "" if second is None else type(second.error).__name__
         store.close()
     except PicoError as error:
-        _say(Told(there, type(error).__name__, str(error), True, True))
+        _say(Told(there, type(error).__name__, str(error), True, True, is_open=False))
         return
     if failed is None:
         _say(Told(there, "", "", True, True))
