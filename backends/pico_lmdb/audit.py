@@ -23,6 +23,7 @@ from pico_lmdb.layout import (
     LISTS,
     LIVE,
     MAIN,
+    NAME,
     RECORD,
     RECORDS,
     SCRATCH,
@@ -39,7 +40,7 @@ from pico_lmdb.layout import (
     triple,
 )
 from pico_lmdb.memo import Memo
-from pico_lmdb.names import entry_key
+from pico_lmdb.names import entry_key, fit
 from pico_lmdb.record_reads import RecordReads
 from pico_lmdb.rows import (
     EntryRow,
@@ -105,6 +106,9 @@ class _Auditor:
                     sessions.append((number, row.name))
         for number, name in sorted(sessions, key=lambda found: found[1]):
             with self._snapshot(name) as snapshot:
+                if snapshot.get(MAIN, fit(NAME + name.encode())) != number.to_bytes(4, "big"):
+                    what = "its name does not lead to it"
+                    self.problems.append(Problem(name, f"session {number}", what))
                 self._session(snapshot, number, name)
 
     def _snapshot(self, name: str) -> Snapshot:
@@ -115,9 +119,11 @@ class _Auditor:
         # Every row by itself first, so that all damaged ones are named, then the whole.
         for tree, prefix, what, decode in _checks(session):
             for key, stored in snapshot.under(tree, prefix):
-                if tree == LISTS and key[12] == 0:
-                    continue  # A marker, which holds nothing.
                 where = f"{what} {_named(tree, key)}"
+                if tree == LISTS and key[12] == 0:
+                    where = f"list marker {_named(tree, key)}"
+                    self._row(name, tree, key, stored, where, bytes)
+                    continue
                 if key.startswith(SCRATCH) and tree == MAIN and key[13] == 0:
                     where = f"scratch value {key[14:]!r}"
                     self._row(name, tree, key, stored, where, decode_address)

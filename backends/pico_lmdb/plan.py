@@ -342,7 +342,8 @@ class Plan:
 
     def put_marker(self, number: int, hidden: int, seq: Seq) -> None:
         """Put a removal or, with ``hidden`` 0, a clear."""
-        self.changes.others[LISTS, marker(self._session, number, hidden, seq)] = b""
+        key = marker(self._session, number, hidden, seq)
+        self.changes.others[LISTS, key] = seal(LISTS, key, b"")
 
     def _remove(self, write: ListRemove, seq: Seq, body: None) -> None:
         name = self.list_name(write.address, seq)

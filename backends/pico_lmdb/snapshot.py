@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from types import TracebackType
+from typing import Final
 
 import lmdb
 
@@ -13,6 +15,8 @@ from pico_lmdb.layout import after_prefix
 from pico_lmdb.rows import unseal
 from pico_store.errors import StoreDamagedError
 from pico_store.storage import Counters
+
+_MISFITS: Final = (struct.error, KeyError, IndexError, UnicodeDecodeError)
 
 
 class Snapshot:
@@ -42,6 +46,10 @@ class Snapshot:
         self._environment.end_read(self._transaction)
         if isinstance(error, lmdb.Error):
             raise translate(self._environment.path, "read", error) from error
+        if isinstance(error, _MISFITS):
+            # A key is none, or rows lead to rows that are not there: no whole file has either.
+            problem = f"damaged rows: {error!r}; run pico verify, restore a backup"
+            raise StoreDamagedError(f"{self._environment.path}: read: {problem}") from error
 
     def get(self, tree: int, key: bytes) -> bytes | None:
         """Return what a key holds."""

@@ -58,8 +58,10 @@ def test_every_row_is_read_by_another_library(store: LmdbStore) -> None:
     }
     for tree, key, stored in rows:
         row = unseal(tree, key, stored)
-        assert row, f"{TREES[tree - 1]!r} {key!r} has another checksum"
-        assert msgpack.unpackb(row, strict_map_key=False) == msgspec.msgpack.decode(row)
+        assert row is not None, f"{TREES[tree - 1]!r} {key!r} has another checksum"
+        if row:
+            # A list's marker holds nothing else than its checksum.
+            assert msgpack.unpackb(row, strict_map_key=False) == msgspec.msgpack.decode(row)
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
