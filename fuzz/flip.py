@@ -27,6 +27,8 @@ UNCOVERED: Final = frozenset(
         "records.writes",
         # Of the rows that hold no record, only where a batch begins.
         "records.id",
+        # Of the rows that hold no more than the number of a scratch write.
+        "scratch.id",
         "lists.scope",
         "lists.namespace",
         "lists.key",

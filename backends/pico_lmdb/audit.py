@@ -17,6 +17,8 @@ from pico_lmdb.layout import (
     BY_OWNER_CONVERSATION,
     BY_PARENT,
     CONVERSATIONS,
+    DOOMED,
+    EPOCH,
     HEADS,
     KEYS,
     KIND,
@@ -66,6 +68,8 @@ from pico_store.strict_json import unpack
 
 T = TypeVar("T")
 _PROBLEMS_MAX: Final = 1_000
+_OF_SESSIONS: Final = (SESSION, EPOCH, TAIL, KIND, LIVE, DOOMED, SCRATCH)
+"""Tags of the main tree that a session's number follows."""
 Check = tuple[int, bytes, str, Callable[[bytes], object]]
 """A tree, what the keys begin with, what the rows are, and what decodes one."""
 
@@ -94,8 +98,13 @@ class _Auditor:
 
     def run(self) -> None:
         with self._snapshot("") as snapshot:
+            known = {
+                int.from_bytes(key[1:], "big")
+                for tag in (SESSION, DOOMED)
+                for key, _ in snapshot.under(MAIN, tag)
+            }
             for tree, tree_name in enumerate((b"main", *TREES)):
-                problem = _disorder(snapshot, tree)
+                problem = _disorder(snapshot, tree, known)
                 if problem:
                     self.problems.append(Problem(None, f"tree {tree_name.decode()}", problem))
             sessions: list[tuple[int, str]] = []
@@ -164,11 +173,16 @@ class _Auditor:
             return None
 
 
-def _disorder(snapshot: Snapshot, tree: int) -> str:
-    """Say what is wrong with the order or number of a tree's rows, if anything is.
+def _disorder(snapshot: Snapshot, tree: int, known: set[int]) -> str:
+    """Say what is wrong with the keys of a tree, if anything is.
 
     A flipped bit in a page that leads to others hides them without a trace; one in a key makes a
-    row that nobody finds.
+    row that nobody finds, or one of a session that is not there.
+
+    Args:
+        snapshot: What to read.
+        tree: Its number.
+        known: The numbers of all sessions, of those too that are being made or deleted.
     """
     count, previous = 0, b""
     for key in snapshot.every_key(tree):
@@ -176,9 +190,20 @@ def _disorder(snapshot: Snapshot, tree: int) -> str:
             return f"key {key!r} after {previous!r}"
         if snapshot.get(tree, key) is None:
             return f"key {key!r} is there and cannot be found"
+        session = _session_of(tree, key)
+        if session is not None and session not in known:
+            return f"key {key!r} is of session {session}, which is not there"
         count, previous = count + 1, key
     expected = snapshot.count(tree)
     return "" if count == expected else f"{count} rows; it says that it has {expected}"
+
+
+def _session_of(tree: int, key: bytes) -> int | None:
+    """Return the session whose row a key is of; ``None``: the row is of the whole store."""
+    if tree == MAIN and not key.startswith(_OF_SESSIONS):
+        return None
+    start = 1 if tree in (MAIN, CONVERSATIONS) else 0
+    return int.from_bytes(key[start : start + 4], "big")
 
 
 def _checks(session: int) -> tuple[Check, ...]:
