@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,6 @@ from tests.backends.jsonl.scene import (
     read_digest,
     scratch_of,
     setting,
-    settling,
 )
 
 FIRST = b'{"first":1,"kind":"main","writes":[{"type":"createConversation","id":1}]'
@@ -461,51 +459,3 @@ def test_a_store_without_its_mark_is_none(path: Path) -> None:
         JsonlStore(str(path))
 
     assert contents(path) == before
-
-
-@pytest.mark.parametrize("lost", [1, 100])
-def test_what_was_durable_and_is_gone_is_told(path: Path, lost: int) -> None:
-    _small(path)
-    main_of(path).write_bytes(main_of(path).read_bytes()[:-lost])
-
-    with closing(JsonlStore(str(path))) as store:
-        (problem,) = store.verify().problems
-        reader = store.open("a", read_only=True)
-        notes = reader.open_report.notes
-        with_owner = store.open("a").open_report.notes
-
-    assert "were durable" in problem.what
-    assert any("were durable" in note for note in notes)
-    assert any("were durable" in note for note in with_owner)
-
-
-def test_scratch_that_was_durable_and_lost_its_end_is_told(path: Path) -> None:
-    with closing(JsonlStore(str(path))) as store:
-        storage = store.create("a")
-        storage.commit(ROOT_BATCH)
-        main_100_scratch_150(storage)
-    scratch_of(path).write_bytes(scratch_of(path).read_bytes()[:-1])
-
-    with closing(JsonlStore(str(path))) as store:
-        (problem,) = store.verify().problems
-
-    assert "durable" in problem.what
-
-
-def test_a_bad_line_before_a_settlement_ends_the_reading(path: Path) -> None:
-    """What follows a bad line is not looked at again and again."""
-    with closing(JsonlStore(str(path), durability="process")) as store:
-        storage = store.create("a")
-        storage.commit(ROOT_BATCH)
-        main_100_scratch_150(storage)
-        note(storage)
-        storage.commit(settling())
-    lines = main_of(path).read_bytes().splitlines(keepends=True)
-    lines[-2] = lines[-2].replace(b'"kind":"', b'"kinb":"', 1)
-    main_of(path).write_bytes(b"".join(lines))
-
-    with opened(path) as storage:
-        assert storage.open_report.dropped_bytes > 0
-    main_of(path).write_bytes(b"".join(lines))
-    with closing(JsonlStore(str(path))) as store:
-        assert store.open("a", read_only=True).last_seq == 150
