@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from fuzz.attack import Attack, Budget, Outcome
+from fuzz.attack import Budget, Outcome
 from fuzz.attacks import ATTACKS
 from fuzz.corpus import FOLDER, keep
 
@@ -29,8 +29,11 @@ def main(arguments: Sequence[str]) -> int:
     print(f"seed {options.seed}")
     print(f"{'attack':8} {'backend':8} {'tries':>9} {'a second':>9} {'faults':>7}")
     budget = Budget(options.tries, None if options.tries else options.seconds / len(pairs))
-    outcomes = [_run(attack, backend, options.seed, budget) for attack, backend in pairs]
-    return _conclude(outcomes, options.keep)
+    outcomes = []
+    for attack, backend in pairs:
+        outcomes.append(attack.run(backend, options.seed, budget))
+        _tell(outcomes[-1], options.keep)
+    return _conclude(outcomes)
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
@@ -51,25 +54,24 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     return parser.parse_args(arguments)
 
 
-def _run(attack: Attack, backend: str, seed: int, budget: Budget) -> Outcome:
-    outcome = attack.run(backend, seed, budget)
+def _tell(outcome: Outcome, folder: Path) -> None:
+    """Print the row of an outcome and keep what was found at once: a campaign may be stopped."""
     rate = outcome.tries / outcome.seconds if outcome.seconds else 0.0
-    row = f"{attack.name:8} {backend:8} {outcome.tries:9,} {rate:9,.0f} {len(outcome.faults):7}"
-    print(f"{row}  {outcome.missing}".rstrip(), flush=True)
-    return outcome
+    row = f"{outcome.attack:8} {outcome.backend:8} {outcome.tries:9,} {rate:9,.0f} "
+    row += f"{len(outcome.faults):7}  {outcome.missing}"
+    print(row.rstrip(), flush=True)
+    for fault in outcome.faults:
+        print(f"  seed {fault.seed}: {fault.what}\n  kept in {keep(fault, folder)}", flush=True)
 
 
-def _conclude(outcomes: list[Outcome], folder: Path) -> int:
-    """Say what was found, and keep it."""
+def _conclude(outcomes: list[Outcome]) -> int:
+    """Say what all came to."""
     known = sorted({name for outcome in outcomes for name in outcome.known})
     if known:
         print(f"\nknown and not counted, no checksum covers it: {', '.join(known)}")
-    faults = [fault for outcome in outcomes for fault in outcome.faults]
-    for fault in faults:
-        print(f"\n{fault.attack} {fault.backend} seed {fault.seed}: {fault.what}")
-        print(f"kept in {keep(fault, folder)}")
+    faults = sum(len(outcome.faults) for outcome in outcomes)
     tries = sum(outcome.tries for outcome in outcomes)
-    print(f"\n{tries:,} tries, {len(faults)} faults")
+    print(f"\n{tries:,} tries, {faults} faults")
     return 1 if faults else 0
 
 
