@@ -312,6 +312,10 @@ class Environment:
         except lmdb.Error as error:
             self.engine.close()
             raise translate(self.path, "open", error) from error
+        except OSError as error:
+            self.engine.close()
+            problem = f"{self.path}: cannot be made durable: {error.strerror}; check the disk"
+            raise StoreUnusableError(problem) from error
         except BaseException:
             self.engine.close()
             raise

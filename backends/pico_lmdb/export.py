@@ -237,7 +237,9 @@ class _Exporter:
             id, number = one >> _NUMBER_BITS, one & SEQ_MAX
             key = element(self._session, number, id)
             body = self._snapshot.read(LISTS, key, "list element", id)
-            assert body is not None, "one state has lost what it had"
+            if body is None:
+                # A damaged page shows a row to a walk and hides it from a search.
+                raise self._snapshot.damaged(f"list element {id}")
             yield ListItem(Seq(id), self._lists[number].address, unpack(body))
 
     def _scratch_items(self, task: Seq) -> Iterator[ListItem]:
