@@ -8,13 +8,16 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from random import Random
-from typing import Final
+from types import FrameType
+from typing import Final, NoReturn
 
 from fuzz.attack import Attack, Attempt
 from fuzz.damage import commit_all
+from fuzz.isolated import SECONDS_MAX
 from fuzz.mutation import Json, dump, mutate_bytes, mutate_json
 from fuzz.place import files_of, folder, put_files, store_at
 from fuzz.script import SESSION, Script, make_script
@@ -28,6 +31,14 @@ from pico_store.importing import TranscriptError, import_transcript, read_transc
 
 TRIES: Final = 40
 _BATCHES_MAX: Final = 20
+
+
+class _EndlessError(BaseException):
+    """What no code of ours catches."""
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise _EndlessError
 
 
 class Harness:
@@ -49,10 +60,17 @@ class Harness:
 
     def take(self, data: bytes) -> str:
         """Hand one input in; return what is wrong."""
+        before = signal.signal(signal.SIGALRM, _interrupt)
+        signal.alarm(SECONDS_MAX)
         try:
             return self._take(data, self._script, self._where)
+        except _EndlessError:
+            return f"does not end within {SECONDS_MAX} s"
         except Exception as error:  # noqa: BLE001 - any other error than ours is a finding
             return f"raises {type(error).__name__}: {error!s:.300}"
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
 
     def seeds(self) -> str:
         """Write what inputs are made from into a folder of files and return its path."""
