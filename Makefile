@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test format zoo figures bench-quick bench clean
+.PHONY: help venv demo test format zoo fuzz figures bench-quick bench clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,12 @@ format: venv  ## Put the code into the form that `make test` asks for
 
 zoo: venv  ## Plant every known fault and print how the conformance suite caught it
 	@$(BIN)/pico zoo
+
+# How long `make fuzz` attacks, over all attacks and backends.
+SECONDS ?= 60
+
+fuzz: venv  ## Attack every backend for SECONDS: kills, power cuts, damage, full disks, strange bytes
+	@$(BIN)/python -m fuzz --seconds $(SECONDS)
 
 figures: venv  ## Measure every figure that is promised; fails if one falls short
 	@$(BIN)/pico figures --dir build/figures

@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pico_store.errors import RetryableError, StoreFullError, StoreIOError
@@ -21,9 +21,10 @@ FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 class Disk:
     """What changes a log or makes it durable; a test passes others."""
 
-    write: Callable[[int, bytes], int] = os.write
-    sync: Callable[[int], None] = os.fdatasync
-    cut: Callable[[int, int], None] = os.ftruncate
+    # As they are when a disk is made: who watches the system's calls puts others in their place.
+    write: Callable[[int, bytes], int] = field(default_factory=lambda: os.write)
+    sync: Callable[[int], None] = field(default_factory=lambda: os.fdatasync)
+    cut: Callable[[int, int], None] = field(default_factory=lambda: os.ftruncate)
 
 
 def create_file(path: str, flags: int = 0) -> int:

@@ -107,7 +107,7 @@ class Loaded:
     lines: int = 0
     """How many were read."""
     missing: str = ""
-    """What is gone of the main log that had been made durable, if anything is."""
+    """What is gone of a log that had been made durable, if anything is."""
 
     def report(self) -> OpenReport:
         """Return what opening found."""
@@ -162,6 +162,7 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
     _apply_logs(replay, logs, SEQ_MAX, control[MARK], loaded.notes)
     for log in logs:
         _judge_scratch(log, control[SCRATCH_SYNCED], durability)
+        _note_torn(loaded, log, control[SCRATCH_SYNCED])
         loaded.scratch[log.task] = End(log.end, log.crc)
         if log.size > log.end:
             length = log.size - log.end
@@ -174,8 +175,16 @@ def load_for_owner(place: Place, control: dict[int, int], durability: Durability
 def _note_missing(loaded: Loaded, place: Place, synced: int) -> None:
     """Tell that something was durable and is not there: nothing that a crash explains."""
     if loaded.main.end < synced:
-        loaded.missing = f"ends at offset {loaded.main.end}; {synced} bytes of it were durable"
-        loaded.notes.append(f"{place.main}: {loaded.missing}; restore a backup")
+        end = loaded.main.end
+        loaded.missing = f"{place.main}: ends at offset {end}; {synced} bytes were durable"
+        loaded.notes.append(f"{loaded.missing}; restore a backup")
+
+
+def _note_torn(loaded: Loaded, log: ScratchLog, synced: int) -> None:
+    """Tell of a last line of scratch without its end that was durable as a whole."""
+    if log.torn_first is not None and log.torn_first <= synced:
+        loaded.missing = f"{log.path}: no end at offset {log.end}, where a whole line was durable"
+        loaded.notes.append(f"{loaded.missing}; restore a backup")
 
 
 def _run(replay: MainReplay) -> str | None:
@@ -317,6 +326,7 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
         _apply_logs(replay, logs, through, control[MARK], loaded.notes)
         for log in logs:
             _judge_scratch(log, control[SCRATCH_SYNCED], durability)
+            _note_torn(loaded, log, control[SCRATCH_SYNCED])
         loaded.lines = replay.count + sum(len(log.lines) + 1 for log in logs)
         return loaded
     return None

@@ -237,7 +237,10 @@ class MainReplay:
             elif kind is PatchTask or kind is SettleTask:
                 continue
             elif kind is Conversation:
+                parent = write.parent  # type: ignore[union-attr]
                 fits = write.id == seq  # type: ignore[union-attr]
+                # Or else who goes from fork to parent might never come to an end.
+                fits = fits and (parent is None or parent.conversation_id < seq)
             else:
                 address = write.address  # type: ignore[union-attr]
                 fits = True

@@ -62,6 +62,8 @@ class ScratchLog:
     """What is wrong with the complete line at ``end``; empty: nothing."""
     later_first: int | None = None
     """The number of a whole line that stands behind the bad one."""
+    torn_first: int | None = None
+    """The number that an unfinished last line begins with, as far as it says one."""
     _claimed: int = 0
     """The checksum that the line before this one says it has."""
 
@@ -117,6 +119,7 @@ def _take(log: ScratchLog, session: str, line: bytes) -> bool:
     """Take a line; tell whether it is worth to go on."""
     start, log.size = log.size, log.size + len(line)
     if line[-1] != 0x0A:
+        log.torn_first = claimed_first(line)
         return False
     if log.bad:
         _look_behind(log, line)

@@ -42,7 +42,7 @@ def verify_session(place: Place) -> VerifyReport:
     except StoreUnusableError as error:
         return VerifyReport(0, (Problem(place.session, place.folder, str(error)),))
     if loaded.missing:
-        return VerifyReport(loaded.lines, (Problem(place.session, place.main, loaded.missing),))
+        return VerifyReport(loaded.lines, (Problem(place.session, place.folder, loaded.missing),))
     try:
         # What a snapshot says of links and numbers is checked where it is loaded.
         load(snapshot(loaded.state).items(), keep=_forget)

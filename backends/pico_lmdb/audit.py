@@ -18,12 +18,15 @@ from pico_lmdb.layout import (
     BY_PARENT,
     CONVERSATIONS,
     DICTIONARY,
+    DOOMED,
+    EPOCH,
     HEADS,
     KEYS,
     KIND,
     LISTS,
     LIVE,
     MAIN,
+    NAME,
     RECORD,
     RECORDS,
     SCRATCH,
@@ -41,7 +44,7 @@ from pico_lmdb.layout import (
     triple,
 )
 from pico_lmdb.memo import Memo
-from pico_lmdb.names import entry_key
+from pico_lmdb.names import entry_key, fit
 from pico_lmdb.record_reads import RecordReads
 from pico_lmdb.rows import (
     EntryRow,
@@ -70,6 +73,8 @@ from pico_store.strict_json import unpack
 
 T = TypeVar("T")
 _PROBLEMS_MAX: Final = 1_000
+_OF_SESSIONS: Final = (SESSION, EPOCH, TAIL, KIND, LIVE, DOOMED, SCRATCH)
+"""Tags of the main tree that a session's number follows."""
 Check = tuple[int, bytes, str, Callable[[bytes], object]]
 """A tree, what the keys begin with, what the rows are, and what decodes one."""
 
@@ -100,8 +105,13 @@ class _Auditor:
 
     def run(self) -> None:
         with self._snapshot("") as snapshot:
+            known = {
+                int.from_bytes(key[1:], "big")
+                for tag in (SESSION, DOOMED)
+                for key, _ in snapshot.under(MAIN, tag)
+            }
             for tree, tree_name in enumerate((b"main", *TREES)):
-                problem = self._disorder(snapshot, tree)
+                problem = self._disorder(snapshot, tree, known)
                 if problem:
                     self.problems.append(Problem(None, f"tree {tree_name.decode()}", problem))
             for key, stored in snapshot.under(MAIN, DICTIONARY):
@@ -115,6 +125,9 @@ class _Auditor:
                     sessions.append((number, row.name))
         for number, name in sorted(sessions, key=lambda found: found[1]):
             with self._snapshot(name) as snapshot:
+                if snapshot.get(MAIN, fit(NAME + name.encode())) != number.to_bytes(4, "big"):
+                    what = "its name does not lead to it"
+                    self.problems.append(Problem(name, f"session {number}", what))
                 self._session(snapshot, number, name)
         # Those that belong to no session any more, or that only lead to others.
         for tree, key in self._damaged:
@@ -135,6 +148,10 @@ class _Auditor:
                     self._row(name, tree, key, stored, where, bytes)
                     continue
                 where = f"{what} {_named(tree, key)}"
+                if tree == LISTS and key[12] == 0:
+                    where = f"list marker {_named(tree, key)}"
+                    self._row(name, tree, key, stored, where, bytes)
+                    continue
                 if key.startswith(SCRATCH) and tree == MAIN and key[13] == 0:
                     where = f"scratch value {key[14:]!r}"
                     self._row(name, tree, key, stored, where, decode_address)
@@ -175,11 +192,16 @@ class _Auditor:
             self.problems.append(Problem(name, where, str(error)))
             return None
 
-    def _disorder(self, snapshot: Snapshot, tree: int) -> str:
+    def _disorder(self, snapshot: Snapshot, tree: int, known: set[int]) -> str:
         """Say what is wrong with the order or number of a tree's rows, if anything is.
 
         A flipped bit in a page that leads to others hides them without a trace; one in a key makes
-        a row that nobody finds.
+        a row that nobody finds, or one of a session that is not there.
+
+        Args:
+            snapshot: What to read.
+            tree: Its number.
+            known: The numbers of all sessions, of those too that are being made or deleted.
         """
         count, previous = 0, b""
         for key, stored in snapshot.every_row(tree):
@@ -187,11 +209,22 @@ class _Auditor:
                 return f"key {key!r} after {previous!r}"
             if not snapshot.finds(tree, key):
                 return f"key {key!r} is not found where it is looked for"
+            session = _session_of(tree, key)
+            if session is not None and session not in known:
+                return f"key {key!r} is of session {session}, which is not there"
             if is_sealed(tree, key) and unseal(tree, key, stored) is None:
                 self._damaged[tree, key] = None
             count, previous = count + 1, key
         expected = snapshot.count(tree)
         return "" if count == expected else f"{count} rows; it says that it has {expected}"
+
+
+def _session_of(tree: int, key: bytes) -> int | None:
+    """Return the session whose row a key is of; ``None``: the row is of the whole store."""
+    if tree == MAIN and not key.startswith(_OF_SESSIONS):
+        return None
+    start = 1 if tree in (MAIN, CONVERSATIONS) else 0
+    return int.from_bytes(key[start : start + 4], "big")
 
 
 def _checks(session: int) -> tuple[Check, ...]:

@@ -380,6 +380,10 @@ class Environment:
         except lmdb.Error as error:
             self.engine.close()
             raise translate(self.path, "open", error) from error
+        except OSError as error:
+            self.engine.close()
+            problem = f"{self.path}: cannot be made durable: {error.strerror}; check the disk"
+            raise StoreUnusableError(problem) from error
         except BaseException:
             self.engine.close()
             raise
@@ -394,12 +398,19 @@ class Environment:
                 if transaction.stat()["entries"]:
                     raise NotAStoreError(f"{self.path}: an LMDB file of another program")
                 return False
-            check_version(self.path, msgspec.msgpack.decode(found, type=int))
+            check_version(self.path, self._version(found))
             if writable:
                 self.trees = self._opened(partial(self.engine.open_db, txn=transaction))
         if not writable:
             self.trees = self._opened(self.engine.open_db)
         return True
+
+    def _version(self, found: bytes) -> int:
+        try:
+            return msgspec.msgpack.decode(found, type=int)
+        except msgspec.DecodeError as error:
+            problem = f"{self.path}: its format is {found[:20]!r} ({error})"
+            raise StoreDamagedError(f"{problem}; restore a backup") from error
 
     def _opened(self, open_db: Callable[..., Tree]) -> list[Tree]:
         trees: list[Tree] = [None]

@@ -242,6 +242,7 @@ class _Exporter:
             key = element(self._session, number, id)
             body = self._snapshot.read(LISTS, key, "list element", id)
             if body is None:
+                # A damaged page shows a row to a walk and hides it from a search.
                 raise self._snapshot.damaged(f"list element {id}")
             yield ListItem(Seq(id), self._lists[number].address, unpack(self._snapshot.plain(body)))
 
@@ -260,8 +261,9 @@ class _Exporter:
             if isinstance(address, ConversationAddress) and address.rewind:
                 start = marker(self._session, number, 0, 0)
                 stop = pair(self._session, number) + b"\1"
-                for key in self._snapshot.keys(LISTS, start, stop):
+                for key, stored in self._snapshot.between(LISTS, start, stop):
                     seq = last_number(key, 21)[0]
+                    self._snapshot.checked(LISTS, key, stored, "list marker", seq)
                     if seq <= place.through:
                         found.append((seq, last_number(key, 13)[0], address))
         found.sort(key=lambda one: one[0])

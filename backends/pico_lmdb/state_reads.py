@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pico_lmdb.engine import Row
 from pico_lmdb.layout import (
     ADDRESSES,
     LISTS,
@@ -222,6 +223,7 @@ class StateReads:
         found = snapshot.read(tree, key, "value of write", seq)
         row = None if found is None else decode_address(found)
         if not isinstance(row, CurrentRow):
+            # A damaged page shows a row to a walk and hides it from a search.
             raise snapshot.damaged(f"value of write {seq}")
         self._counters.rows_decoded += 1
         return unpack(snapshot.plain(row.body))
@@ -315,7 +317,7 @@ class StateReads:
             start = marker(self._session, number, 0, 0)
             stop = marker(self._session, number, 0, part.through + 1)
             clear = snapshot.newest(LISTS, start, stop)
-            first = 1 if clear is None else last_number(clear[0], 21)[0] + 1
+            first = 1 if clear is None else _marked_at(snapshot, clear) + 1
             parts.append(_Part(number, first, part.through, part.through, hidden))
             if clear is not None:
                 # It hides all that was inherited as well.
@@ -323,9 +325,9 @@ class StateReads:
             start = marker(self._session, number, 1, 0)
             stop = marker(self._session, number, part.conversation, 0)
             hidden |= {
-                last_number(key, 13)[0]
-                for key in snapshot.keys(LISTS, start, stop)
-                if last_number(key, 21)[0] <= part.through
+                last_number(row[0], 13)[0]
+                for row in snapshot.between(LISTS, start, stop)
+                if _marked_at(snapshot, row) <= part.through
             }
         return parts
 
@@ -346,7 +348,8 @@ class StateReads:
     def _removed(self, snapshot: Snapshot, part: _Part, id: int) -> bool:
         start = marker(self._session, part.number, id, 0)
         stop = marker(self._session, part.number, id, part.through + 1)
-        return snapshot.newest(LISTS, start, stop) is not None
+        found = snapshot.newest(LISTS, start, stop)
+        return found is not None and _marked_at(snapshot, found) > 0
 
     def _scratch_elements(
         self, snapshot: Snapshot, address: ScratchAddress, window: Window
@@ -404,3 +407,11 @@ class _Part(NamedTuple):
     """The greatest marker that counts; 0: there are none."""
     hidden: frozenset[int]
     """Removed by conversations nearer to the reader."""
+
+
+def _marked_at(snapshot: Snapshot, row: Row) -> int:
+    """Return the number of the write that a list's marker tells of."""
+    key, stored = row
+    seq = last_number(key, 21)[0]
+    snapshot.checked(LISTS, key, stored, "list marker", seq)
+    return int(seq)

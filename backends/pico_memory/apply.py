@@ -285,8 +285,11 @@ def _forget_conversation(state: SessionState, write: Conversation) -> None:
 
 def _owner_lists(state: SessionState, owner: Seq) -> list[list[Seq] | None]:
     """Return the indexes that hold the conversations of an owning task, as far as there are any."""
-    source = state.facts[owner].conversation
-    return [state.owned.get(owner), state.owned_from.get(source)]
+    facts = state.facts.get(owner)
+    if facts is None:
+        # Only a log that a stranger wrote names such an owner; what it began is taken back here.
+        return [state.owned.get(owner)]
+    return [state.owned.get(owner), state.owned_from.get(facts.conversation)]
 
 
 def _delete_conversation(

@@ -81,10 +81,10 @@ def check_file(path: str, *, create: bool) -> None:
         pass
     except OSError as error:
         raise StoreUnusableError(f"{path}: cannot be created: {error.strerror}") from error
-    _check_header(path)
+    _check_header(path, create=create)
 
 
-def _check_header(path: str) -> None:
+def _check_header(path: str, *, create: bool) -> None:
     try:
         found = os.stat(path)
     except FileNotFoundError as error:
@@ -103,8 +103,13 @@ def _check_header(path: str) -> None:
     if not os.access(path, os.R_OK):
         raise StoreUnusableError(f"{path}: may not be read; see its permissions")
     if found.st_size == 0:
+        if not create:
+            raise StoreUnusableError(f"no store at {path}: the file is empty")
         return
     header = _first_bytes(path) if found.st_size >= _PAGE_BYTES_MIN else b""
+    if not header.strip(b"\0") and os.path.exists(f"{path}-journal"):
+        # The power failed while the file was made; SQLite undoes that when it opens it.
+        return
     if not header.startswith(_MAGIC):
         raise NotAStoreError(f"{path}: not a SQLite file; nothing was changed")
     _check_version(
@@ -283,7 +288,9 @@ def prepare(db: apsw.Connection, path: str) -> bool:
 
 def _tables(db: apsw.Connection, path: str) -> bool:
     """Tell whether the tables are there; refuse others than the format's."""
-    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")}
+    # As bytes: what is damaged may be no text any more.
+    rows = db.execute("SELECT CAST(sql AS BLOB) FROM sqlite_schema WHERE sql IS NOT NULL")
+    found = {bytes(sql).decode(errors="replace") for (sql,) in rows}
     _check_version(
         path,
         application=int(db.pragma("application_id")),

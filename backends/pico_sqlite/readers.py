@@ -67,8 +67,9 @@ class Readers:
                     db.execute("ROLLBACK")
         except apsw.Error as error:
             raise translate(self._path, "read", error) from error
-        except (KeyError, UnicodeDecodeError) as error:
-            # Rows lead to rows that are not there, or a text is none: no whole file has either.
+        except (LookupError, TypeError, UnicodeDecodeError) as error:
+            # Rows lead to rows that are not there, a number is none any more, or a text: one bit
+            # decides of what type a column is. No whole file has any of these.
             problem = f"{error!r}; run pico verify, restore a backup"
             raise StoreDamagedError(f"{self._path}: read: damaged rows: {problem}") from error
         finally:

@@ -40,6 +40,14 @@ _MISFITS: Final = (
     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = e.list)",
     "SELECT 'list marker ' || seq, 'its list does not exist' FROM list_markers m "
     "WHERE NOT EXISTS (SELECT 1 FROM lists l WHERE l.list = m.list)",
+    "SELECT 'record ' || id, 'no session holds it' FROM records r "
+    "WHERE NOT EXISTS (SELECT 1 FROM extents x WHERE x.base = r.id >> 20)",
+    "SELECT 'value version ' || seq, 'what it belongs to does not exist' FROM value_versions v "
+    "WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.id = v.scope)",
+    "SELECT 'value ' || seq, 'what it belongs to does not exist' FROM current_values v "
+    "WHERE NOT CASE WHEN scope < 0 THEN EXISTS (SELECT 1 FROM records t WHERE t.id = -v.scope) "
+    "WHEN scope & 1048575 THEN EXISTS (SELECT 1 FROM conversations c WHERE c.id = v.scope) "
+    "ELSE EXISTS (SELECT 1 FROM extents x WHERE x.base = v.scope >> 20) END",
     "SELECT 'extent ' || base, 'its session does not exist' FROM extents x "
     "WHERE NOT (session = 0 AND high = base) "
     "AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = x.session)",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 
@@ -18,12 +20,12 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def _run(args: Namespace) -> int:
-    try:
-        with existing_store(args.store) as store:
-            report = store.verify()
-    except StoreDamagedError as error:
-        # So damaged that it cannot be opened or read on, which is what was asked.
-        report = VerifyReport(0, (Problem(None, "store", str(error)),))
+    ended = _signal_of_opening(args.store)
+    if ended:
+        what = f"damaged so that opening it ended a process with signal {ended}; restore a backup"
+        report = VerifyReport(0, (Problem(None, "store", what),))
+    else:
+        report = _verify(args.store)
     found = [_unadvised(problem) for problem in report.problems]
     if args.json:
         problems = [_as_json(problem) for problem in found]
@@ -35,6 +37,34 @@ def _run(args: Namespace) -> int:
         records = plural(report.records, "record")
         print_line(f"{records} read, {plural(len(found), 'problem')}")
     return 1 if found else 0
+
+
+def _verify(url: str) -> VerifyReport:
+    try:
+        with existing_store(url) as store:
+            return store.verify()
+    except StoreDamagedError as error:
+        # So damaged that it cannot be opened or read on, which is what was asked.
+        return VerifyReport(0, (Problem(None, "store", str(error)),))
+
+
+def _signal_of_opening(url: str) -> int:
+    """Open a store in a process of its own; return the signal that this ended with, or 0.
+
+    A damaged file that is mapped into memory can end whoever reads it.
+    """
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            # What a library says of its end, and an error that is told again, are no news.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            with existing_store(url):
+                pass
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
 def _unadvised(problem: Problem) -> Problem:

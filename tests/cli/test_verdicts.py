@@ -1,11 +1,15 @@
 """A check that does not hold ends with 1, and says what is wrong."""
 
+import os
+import signal
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from pico_store.address import Seq
 from pico_store.commands import copy as copy_command
+from pico_store.commands import verify as verify_command
 from pico_store.copying import CopyReport
 from tests.cli.running import Pico
 
@@ -49,6 +53,21 @@ def test_a_store_that_is_cut_off_is_a_problem_that_verify_names(pico: Pico, url:
     assert problem.endswith("; restore a backup")
     assert "run pico verify" not in problem
     assert total == "0 records read, 1 problem"
+
+
+def test_a_store_that_ends_who_opens_it_is_a_problem(
+    pico: Pico, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ending(url: str) -> NoReturn:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+    monkeypatch.setattr(verify_command, "existing_store", ending)
+
+    ended = pico("verify", url)
+
+    assert ended.code == 1
+    assert f"signal {int(signal.SIGKILL)}" in ended.out
 
 
 def test_a_damaged_source_makes_no_store(pico: Pico, url: str, tmp_path: Path) -> None:

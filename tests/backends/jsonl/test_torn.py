@@ -155,7 +155,7 @@ def test_a_log_that_ends_before_what_was_durable_is_told(path: Path, offsets: li
     assert contents(path) == files
     with opened(path) as storage:
         for (note_of_it,) in (reader.open_report.notes, storage.open_report.notes, [problem.what]):
-            assert f"offset {offsets[3]}; {len(whole)} bytes of it were durable" in note_of_it
+            assert f"offset {offsets[3]}; {len(whole)} bytes were durable" in note_of_it
         assert storage.last_seq == 3
     with opened(path) as storage:
         assert storage.open_report.notes == (), "told once"

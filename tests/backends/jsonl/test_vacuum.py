@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pico_jsonl import JsonlStore
-from pico_jsonl.control import SYNCED, read_control
+from pico_jsonl.control import SYNCED, Control, read_control
 from pico_jsonl.storage import JsonlStorage
-from pico_store.address import ConversationAddress, ScratchAddress, Seq
+from pico_store.address import ConversationAddress, ScratchAddress, Seq, SessionAddress
 from pico_store.batch import ListAppend, MainBatch, ValueDelete, ValueSet
 from pico_store.digest import digest
 from pico_store.errors import (
@@ -30,6 +30,7 @@ from tests.backends.jsonl.scene import (
     copied,
     digest_of,
     frame,
+    made,
     main_100_scratch_150,
     main_of,
     note,
@@ -313,3 +314,35 @@ def test_a_deleted_session_leaves_nothing_behind(
     store.delete("a")
 
     assert os.listdir(path) == ["store.json"]
+
+
+def test_a_power_cut_may_leave_the_control_file_of_before(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watermark is true of the new log before that has the name, durably."""
+    durable: list[bytes] = []
+    whole = Control.sync
+
+    def noting(control: Control) -> None:
+        whole(control)
+        durable.append((path / "a" / "control").read_bytes())
+
+    monkeypatch.setattr(Control, "sync", noting)
+    with made(path) as storage:
+        storage.commit(ROOT_BATCH)
+        for number in range(20):
+            note(storage, number)
+            storage.commit(MainBatch((ValueSet(SessionAddress("v"), "x" * 200),)))
+    store = JsonlStore(str(path))
+    storage = store.open("a")
+    store.vacuum()
+    note(storage, "later")
+    there = copied(path, tmp_path / "cut")
+    store.close()
+    (control,) = durable
+    (there / "a" / "control").write_bytes(control)
+    text = main_of(there).read_bytes()
+    main_of(there).write_bytes(text[:-20] + bytes(20))
+
+    with opened(there) as storage:
+        assert storage.last_seq >= 40

@@ -422,3 +422,37 @@ def test_a_store_that_nobody_closed_gives_its_folder_back(path: str) -> None:
 
     with closing(LmdbStore(path, durability="power")) as again:
         assert again.open("a").last_seq == 1
+
+
+def test_a_data_file_that_is_cut_off_to_nothing_is_told(path: str) -> None:
+    with closing(LmdbStore(path)) as store:
+        fill(store.create("a"))
+    Path(path, "data.mdb").write_bytes(b"")
+
+    with pytest.raises(StoreDamagedError, match="empty"):
+        LmdbStore(path, create=False)
+
+
+def test_a_store_that_a_power_cut_met_in_the_making_is_made_anew(path: str) -> None:
+    LmdbStore(path).close()
+    data = Path(path, "data.mdb")
+    # The second of the first two pages, and what follows, was not written yet.
+    data.write_bytes(data.read_bytes()[:4_096] + bytes(4_096))
+    torn = data.read_bytes()
+
+    with pytest.raises(StoreDamagedError):
+        LmdbStore(path, create=False)
+    assert data.read_bytes() == torn
+    with closing(LmdbStore(path)) as store:
+        fill(store.create("a"))
+        assert store.verify().problems == ()
+
+
+def test_a_damaged_page_of_a_store_that_held_something_is_not_made_anew(path: str) -> None:
+    with closing(LmdbStore(path)) as store:
+        fill(store.create("a"))
+    data = Path(path, "data.mdb")
+    data.write_bytes(bytes(4_096) + data.read_bytes()[4_096:])
+
+    with pytest.raises(StoreDamagedError, match="no header"):
+        LmdbStore(path)

@@ -166,10 +166,11 @@ def test_state_can_be_read(path: str, items: list[SnapshotItem]) -> None:
         values[number(key, 12)] = (owners[2, number(key, 4)], value)
     for key, value in reader.stored(9, reader.s):
         place = owners[3, number(key, 4)]
+        assert crc32(key + value[:-4], 9).to_bytes(4, "big") == value[-4:]
         if key[12] == 1:
-            assert crc32(key + value[:-4], 9).to_bytes(4, "big") == value[-4:]
             elements[number(key, 13)] = (place, msgpack.unpackb(value[:-4]))
         else:
+            assert len(value) == 4
             markers[number(key, 21)] = (place, number(key, 13) or None)
     for key, row in reader.rows(0, b"X" + reader.s):
         task = -number(key, 5)

@@ -404,3 +404,40 @@ def test_the_file_system_of_a_path_is_that_of_its_nearest_mount(
         ("sharehold/a.db", "tmpfs"),
     ):
         assert file_system(str(tmp_path / name)) == kind
+
+
+def test_an_empty_file_is_a_store_only_where_one_may_be_made(path: str) -> None:
+    Path(path).touch()
+
+    with pytest.raises(StoreUnusableError, match="empty"):
+        SqliteStore(path, create=False)
+
+    assert Path(path).read_bytes() == b""
+    SqliteStore(path).close()
+
+
+def test_a_store_that_a_power_cut_met_in_the_making_is_made_anew(path: str) -> None:
+    """The first page was to be written; the journal that undoes it is durable."""
+    with closing(apsw.Connection(path)) as db:
+        db.execute("PRAGMA cache_size = 1; BEGIN IMMEDIATE; CREATE TABLE a(b)")
+        db.execute("INSERT INTO a SELECT zeroblob(20000)")
+        journal = Path(f"{path}-journal").read_bytes()
+        db.execute("ROLLBACK")
+    assert journal
+    Path(path).write_bytes(bytes(2048))
+    Path(f"{path}-journal").write_bytes(journal)
+
+    with closing(SqliteStore(path)) as store:
+        fill(store.create("a"))
+
+    with closing(SqliteStore(path)) as store:
+        assert store.verify().problems == ()
+
+
+def test_a_damaged_schema_is_told(path: str) -> None:
+    SqliteStore(path).close()
+    whole = Path(path).read_bytes()
+    Path(path).write_bytes(whole.replace(b"CREATE TABLE kinds", b"CREATE TABLE k\xcends"))
+
+    with pytest.raises(StoreUnusableError):
+        SqliteStore(path)

@@ -1,0 +1,1 @@
+"""Attacks on stores: crashes, power cuts, full disks, damage and strange bytes. Never installed."""
