@@ -191,7 +191,7 @@ def test_vacuum_waits_for_reads_and_they_for_it(store: LmdbStore) -> None:
     threads = [threading.Thread(target=read) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(10):
+    for _ in range(3):
         store.vacuum()
     done.set()
     for thread in threads:
