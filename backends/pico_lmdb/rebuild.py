@@ -53,7 +53,7 @@ def rebuild(environment: Environment, writer: Writer, *, compress: bool) -> None
             if environment.presence.try_alone():
                 # Another process may have grown the map. A read that found that out would wait for
                 # the lock that is held here; after this none does, since nobody else can write.
-                environment.begin_write().abort()
+                environment.adopt_map()
                 _replace_file(environment, compress=compress)
         finally:
             environment.presence.among_others()
