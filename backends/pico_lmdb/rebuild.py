@@ -51,6 +51,9 @@ def rebuild(environment: Environment, writer: Writer, *, compress: bool) -> None
         environment.take_turn(writer.busy_ms)
         try:
             if environment.presence.try_alone():
+                # Another process may have grown the map. A read that found that out would wait for
+                # the lock that is held here; after this none does, since nobody else can write.
+                environment.adopt_map()
                 _replace_file(environment, compress=compress)
         finally:
             environment.presence.among_others()
