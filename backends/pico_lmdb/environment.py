@@ -28,15 +28,8 @@ from pico_lmdb.folder import (
     is_writable,
     sync_folder,
 )
-from pico_lmdb.layout import (
-    COUNTER,
-    DICTIONARY,
-    FORMAT,
-    FORMAT_VERSION,
-    MAIN,
-    TREES,
-    dictionary_key,
-)
+from pico_lmdb.layout import COUNTER, DICTIONARY, FORMAT, FORMAT_VERSION, MAIN, TREES
+from pico_lmdb.layout import dictionary_key as key_of_dictionary
 from pico_lmdb.rows import DictionaryRow, decode_dictionary, unseal
 from pico_store.compression import LEVEL, Compression
 from pico_store.errors import (
@@ -287,7 +280,7 @@ class Environment:
             StoreDamagedError: It is not what was written.
         """
         cursor = transaction.cursor()
-        there = cursor.prev() if cursor.set_range(dictionary_key(2**32 - 1)) else cursor.last()
+        there = cursor.prev() if cursor.set_range(key_of_dictionary(2**32 - 1)) else cursor.last()
         if not there or not cursor.key().startswith(DICTIONARY):
             return None
         key, stored = cursor.item()
