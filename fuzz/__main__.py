@@ -66,9 +66,6 @@ def _tell(outcome: Outcome, folder: Path) -> None:
 
 def _conclude(outcomes: list[Outcome]) -> int:
     """Say what all came to."""
-    known = sorted({name for outcome in outcomes for name in outcome.known})
-    if known:
-        print(f"\nknown and not counted, no checksum covers it: {', '.join(known)}")
     faults = sum(len(outcome.faults) for outcome in outcomes)
     tries = sum(outcome.tries for outcome in outcomes)
     print(f"\n{tries:,} tries, {faults} faults")

@@ -19,8 +19,6 @@ class Attempt:
     tries: int = 0
     """Kills, cuts, failures or inputs; one attempt may make many."""
     failures: Failures = field(default_factory=list)
-    known: set[str] = field(default_factory=set)
-    """Holes that are listed beside their attack: counted, and no failure."""
     data: bytes = b""
     """The input that failed, where the seed alone does not lead back to it."""
 
@@ -52,7 +50,6 @@ class Outcome:
     attempts: int = 0
     seconds: float = 0.0
     faults: list[Fault] = field(default_factory=list)
-    known: set[str] = field(default_factory=set)
     missing: str = ""
     """Why nothing was tried, where this machine lacks something."""
 
@@ -83,7 +80,6 @@ class Attack:
             done = self._attempt(backend, seed)
             outcome.tries += done.tries
             outcome.attempts += 1
-            outcome.known |= done.known
             for what in done.failures[:_FAULTS_A_SEED]:
                 outcome.faults.append(Fault(self.name, backend, seed, what, done.data))
             outcome.seconds = time.monotonic() - begun
