@@ -52,7 +52,7 @@ def copy_session(
     destination.load(session_id, watch(iter(stream)))
     copy = destination.open(session_id, read_only=True)
     try:
-        return _report(copy, stream)
+        return _report(session_id, copy, stream)
     finally:
         copy.close()
 
@@ -62,12 +62,12 @@ def compare_sessions(source: Storage, copy: Storage) -> CopyReport:
     stream = DigestingStream(source.export())
     for _ in stream:
         pass
-    return _report(copy, stream)
+    return _report(source.session_id, copy, stream)
 
 
-def _report(copy: Storage, stream: DigestingStream) -> CopyReport:
+def _report(session_id: str, copy: Storage, stream: DigestingStream) -> CopyReport:
     return CopyReport(
-        session=copy.session_id,
+        session=session_id,
         last_seq=copy.last_seq,
         items=stream.count,
         source_digest=stream.hexdigest(),
