@@ -26,7 +26,7 @@ _SETTINGS = settings(
 )
 
 
-@pytest.fixture(params=["memory", "sqlite", "lmdb:x?durability=process"])
+@pytest.fixture(params=["memory", "sqlite", "lmdb:x?durability=process", "jsonl"])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with open_bench(resolve_target(request.param)) as bench:
         yield bench

@@ -31,7 +31,7 @@ def _message(outcome: Outcome) -> str:
     return "" if finding is None else f"history {finding.number}: {finding.failure.message}"
 
 
-@pytest.mark.parametrize("name", ["memory", "sqlite", "lmdb:x?durability=process"])
+@pytest.mark.parametrize("name", ["memory", "sqlite", "lmdb:x?durability=process", "jsonl"])
 def test_small_histories_agree_with_the_model(name: str) -> None:
     other = None if name == "memory" else resolve_target("memory")
     plan = Plan(resolve_target(name), SEED, other, ("tiny",), whole=4)
@@ -42,7 +42,7 @@ def test_small_histories_agree_with_the_model(name: str) -> None:
     assert outcome.tally.histories == 2_000
 
 
-@pytest.mark.parametrize("name", ["memory", "sqlite", "lmdb:x?durability=process"])
+@pytest.mark.parametrize("name", ["memory", "sqlite", "lmdb:x?durability=process", "jsonl"])
 def test_histories_of_every_profile_agree_with_the_model(name: str) -> None:
     plan = Plan(resolve_target(name), SEED, resolve_target("memory"), whole=4)
 

@@ -9,7 +9,7 @@ import pytest
 from pico_conformance.rule import Lab, Rule, load_rules, open_lab
 from pico_conformance.target import resolve_target
 
-TARGETS = ("memory", "sqlite", "lmdb")
+TARGETS = ("memory", "sqlite", "lmdb", "jsonl")
 RULES = load_rules()
 
 

@@ -15,7 +15,12 @@ from pico_store.batch import Batch
 from pico_store.records import BatchRange
 from pico_store.storage import Storage, Store
 
-WRITES: Final[dict[Base, int]] = {"memory": 12_000, "sqlite": 2_000}
+WRITES: Final[dict[Base, int]] = {
+    "memory": 12_000,
+    "sqlite": 2_000,
+    "lmdb": 2_000,
+    "jsonl": 2_000,
+}
 """Accepted writes of histories: no more than `pico conformance` makes in its ten seconds."""
 
 

@@ -14,7 +14,7 @@ from pico_conformance.zoo.wrapper import Faulty, FaultyStore
 from pico_store.backends import Promises
 from pico_store.storage import Store
 
-Base: TypeAlias = Literal["memory", "sqlite"]
+Base: TypeAlias = Literal["memory", "sqlite", "lmdb", "jsonl"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,11 @@ def load_mutants() -> dict[str, Mutant]:
 
 
 def controls() -> dict[str, Mutant]:
-    """Return the backends that mutants are made of, wrapped alike, with nothing planted.
+    """Return the backends of this project, wrapped as mutants are, with nothing planted.
 
     A suite that catches one of these catches by mistake.
     """
-    bases: tuple[Base, ...] = ("memory", "sqlite")
+    bases: tuple[Base, ...] = ("sqlite", "lmdb", "jsonl", "memory")
     return {
         f"{base}_as_it_is": Mutant(
             f"{base}_as_it_is", "nothing is planted", (), base, FaultyStore.holding(Faulty)

@@ -119,7 +119,7 @@ def run_zoo(args: Namespace) -> int:
 
 def _chosen(names: list[str] | None) -> dict[str, Mutant]:
     """Return the mutants to hunt: all and the controls, or those that are named."""
-    # The controls first: they run through everything, the one on SQLite longer than any mutant.
+    # The controls first: they run through everything, longer than any mutant.
     every = {**controls(), **load_mutants()}
     for name in names or ():
         if name not in every:
