@@ -25,7 +25,7 @@ from pico_jsonl.log import Log, ScratchLogs
 from pico_jsonl.opening import End, Loaded, Place
 from pico_memory.apply import append_frame, apply, frames
 from pico_memory.resident import Resident
-from pico_memory.rows import Body
+from pico_memory.rows import Body, ElementRow
 from pico_memory.state import SessionState
 from pico_store.address import Address, Seq
 from pico_store.batch import Batch, ListAppend, ScratchBatch, SettleTask
@@ -42,6 +42,9 @@ _SYNC_BYTES: Final = 4 << 20
 
 _Pending: TypeAlias = tuple[Log, int, int, Seq]
 """A commit that is being written: where, its file's end and checksum with it, its last number."""
+_Last: TypeAlias = tuple[Address, Seq, Log, bytes, list[ElementRow], list[BatchRange]]
+"""The frame before, as far as the next of its stream is like it: address, task, file, what stands
+between number and value, and where its element and boundary went."""
 
 
 class Writer:
@@ -77,6 +80,7 @@ class Writer:
         for task, end in loaded.scratch.items():
             self._scratch.add(task, *end)
         self._pending: _Pending | None = None
+        self._last: _Last | None = None
         self._epoch_word = self._busy = 0
         # What the control file has by now may be the epoch of somebody who took the session over.
         self.use_epoch(epoch)
@@ -111,6 +115,7 @@ class Writer:
                 done = self._commit_again(state, batch)
                 if done is not None:
                     return done
+            self._last = None
             checked = check_batch(batch, view, expected_first)
             if checked.task is None:
                 return self._commit_main(checked)
@@ -168,19 +173,25 @@ class Writer:
         A task that streams commits little else: what the rules found right of the address the time
         before is right. ``None``: the batch is something else, nothing was done.
         """
-        writes, task = batch.writes, batch.task
-        if type(writes) is not tuple or len(writes) != 1 or type(task) is not int:
+        writes, task, last = batch.writes, batch.task, self._last
+        if type(writes) is not tuple or len(writes) != 1 or type(writes[0]) is not ListAppend:
             return None
         write = writes[0]
-        log = self._scratch.logs.get(task)
-        if log is None or log.stream is None or type(write) is not ListAppend:
-            return None
-        known, middle, items, batches = log.stream
-        address = write.address
-        if address is not known and not _is_same(address, known):
-            return None
-        facts = state.facts.get(task)
-        if log.fd < 0 or state.last_seq >= SEQ_MAX or facts is None or not facts.live:
+        if last is not None and write.address is last[0] and task is last[1]:
+            # The very objects of the commit before, which was right.
+            address, _, log, middle, items, batches = last
+        else:
+            found = self._scratch.logs.get(task) if type(task) is int else None
+            if found is None or found.stream is None:
+                return None
+            log, address = found, write.address
+            known, middle, items, batches = found.stream
+            facts = state.facts.get(task)
+            if address is not known and not _is_same(address, known):
+                return None
+            if log.fd < 0 or facts is None or not facts.live:
+                return None
+        if state.last_seq >= SEQ_MAX:
             return None
         body = pack(write.value, "writes[0].value")
         seq: Seq = state.last_seq + 1  # type: ignore[assignment]
@@ -203,6 +214,8 @@ class Writer:
         except BaseException as error:
             self._after_failure(log, error)
             raise
+        if last is None or log is not last[2]:
+            self._last = (address, task, log, middle, items, batches)
         return committed
 
     def _append(
@@ -246,6 +259,7 @@ class Writer:
         self._words[SYNCED] = pack_word(end)
 
     def _after_failure(self, log: Log, error: BaseException) -> None:
+        self._last = None
         if self.fault is not None:
             self._pending = None
             return
@@ -297,6 +311,7 @@ class Writer:
                 self._lose()
             if self._pending is not None:
                 self._settle()
+            self._last = None
             yield self._control
         finally:
             words[busy] = 0
