@@ -16,6 +16,7 @@ BIAS: Final = 0x80000000
 """What is taken from a CRC-32, so that SQLite stores it in four bytes: signed."""
 
 _PRIME: Final = 65_521
+_NEVER: Final = 1 << 40
 
 Column = int | str | bytes | None
 
@@ -29,6 +30,23 @@ def checksum(columns: tuple[Column, ...]) -> int:
             payload comes last. A payload that a flipped bit made a text differs from its bytes.
     """
     return crc32(pack(columns)) - BIAS
+
+
+def scratch_start(task: int, writes: int, namespace: str | None, key: str | None) -> int:
+    """Return where the checksums of scratch rows begin that are alike but for number and payload.
+
+    What streams many of them computes it once.
+    """
+    return crc32(pack((task, writes, namespace, key)))
+
+
+def scratch_checksum(start: int, seq: int, body: bytes | None) -> int:
+    """Return the checksum of a scratch row as SQLite stores it; of a spent one without a body."""
+    try:
+        return crc32(b"" if body is None else body, start ^ seq ^ seq >> 32) - BIAS
+    except TypeError:
+        # A flipped bit made a text of the payload.
+        return _NEVER
 
 
 def coded_size(first: int, size: int) -> int:

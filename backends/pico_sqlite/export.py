@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
+from pico_sqlite.checksum import checksum, scratch_checksum, scratch_start
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Snapshot
@@ -147,7 +148,7 @@ class _Exporter:
 
     def elements(self) -> Iterator[ListItem]:
         for seq, kind, scope, namespace, key, sums, body, number in self._rows(_ELEMENTS):
-            element = self._state.decode(seq, (seq, number), sums, body)
+            element = self._state.decode(seq, checksum((seq, number, body)), sums, body)
             address = self._address(kind, scope, namespace, key)
             yield ListItem(element.id, address, element.value)
 
@@ -156,8 +157,8 @@ class _Exporter:
             address = self._address(_SCRATCH, task, namespace, key)
             assert isinstance(address, ScratchAddress)
             seq = self._memo.numbers.seq(id)
-            columns = (seq, address.task, writes, namespace, key)
-            element = self._state.decode(seq, columns, sums, body)
+            start = scratch_start(address.task, writes, namespace, key)
+            element = self._state.decode(seq, scratch_checksum(start, seq, body), sums, body)
             yield ListItem(element.id, address, element.value)
 
     def markers(self) -> Iterator[SnapshotItem]:

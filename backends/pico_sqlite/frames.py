@@ -13,8 +13,7 @@ from zlib import crc32
 import apsw
 from msgspec.structs import replace
 
-from pico_sqlite.checksum import BIAS
-from pico_sqlite.checksum import pack as pack_columns
+from pico_sqlite.checksum import BIAS, scratch_checksum, scratch_start
 from pico_sqlite.memo import LiveTask, Memo
 from pico_sqlite.numbers import EXTENT_BITS, LOW
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST, lost
@@ -53,6 +52,7 @@ class Frames:
         self._address: ScratchAddress | None = None
         self._task = Seq(0)
         self._namespace = ""
+        self._start = 0
         self._distance = 0
         self._last = 0
 
@@ -82,9 +82,9 @@ class Frames:
         if write.address is not self._address or batch.task is not task or seq > self._last:
             return self._commit_first(batch, seq)
         body = pack(write.value, "writes[0].value")
-        namespace = self._namespace
-        sums = crc32(pack_columns((seq, task, 1, namespace, "", body))) - BIAS
-        values = (seq + self._distance, self._session, self._epoch, namespace, sums, body)
+        # As scratch_checksum does it.
+        sums = crc32(body, self._start ^ seq) - BIAS
+        values = (seq + self._distance, self._session, self._epoch, self._namespace, sums, body)
         writer = self._writer
         with writer.lock:
             if writer.closed:
@@ -113,7 +113,8 @@ class Frames:
         # A frame so far from its task would stand in the stream behind.
         if known.stream is None and (key - memo.numbers.key(task)) >> STREAM_BITS:
             return None
-        sums = crc32(pack_columns((seq, task, 1, address.namespace, "", body))) - BIAS
+        start = scratch_start(task, 1, address.namespace, "")
+        sums = scratch_checksum(start, seq, body)
         session, values = (self._session, self._epoch), (address.namespace, sums, body)
         with self._writer.lock:
             if self._writer.closed:
@@ -130,6 +131,8 @@ class Frames:
                 stream = self._last_id() >> STREAM_BITS
                 known = replace(known, stream=stream, origin=(stream << STREAM_BITS) - origin)
                 memo.live_tasks[task] = known
+        # Numbers of one extent are alike in their upper half.
+        self._start = start ^ seq >> 32
         self._remember(address, task, known, key - seq, seq)
         self._view.last_seq = Seq(seq)
         return BatchRange(Seq(seq), Seq(seq), task)

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from pico_sqlite.checksum import checksum, coded_size
+from pico_sqlite.checksum import checksum, coded_size, scratch_checksum, scratch_start
 from pico_sqlite.connection import Bindings, Row
 from pico_sqlite.memo import ABORT, BACKGROUND, OWNER, TURN, LiveTask, Memo
 from pico_sqlite.readers import Snapshot
@@ -438,7 +438,7 @@ class RecordReads:
 
     def check_spent(self, seq: Seq, task: Seq, writes: int, sums: int) -> None:
         """Compare a scratch row without a payload with its checksum."""
-        if checksum((seq, task, writes)) != sums:
+        if scratch_checksum(scratch_start(task, writes, None, None), seq, None) != sums:
             raise self.damaged(f"scratch row {seq}")
 
     def damaged(self, what: str) -> StoreDamagedError:

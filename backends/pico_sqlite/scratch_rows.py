@@ -13,7 +13,7 @@ from typing import Any, Final
 import apsw
 from msgspec.structs import replace
 
-from pico_sqlite.checksum import checksum
+from pico_sqlite.checksum import scratch_checksum, scratch_start
 from pico_sqlite.connection import Bindings, Row
 from pico_sqlite.memo import LiveTask, Memo
 from pico_store.address import Address, ScratchAddress, Seq
@@ -93,12 +93,9 @@ class ScratchRows:
         if id >> STREAM_BITS != known.stream:
             problem = f"task {address.task} is 2^32 numbers of this file old; settle it"
             raise LimitExceededError("TASK-4", "task", problem)
-        row: Row = (None, None, checksum((seq, address.task, writes)), None)
-        if body is not None:
-            stored = stored_key(address.key)
-            sums = checksum((seq, address.task, writes, address.namespace, stored, body))
-            row = (address.namespace, stored, sums, body)
-        self._run(_ROW, (id, writes, self._starts, *row))
+        name = (None, None) if body is None else (address.namespace, stored_key(address.key))
+        sums = scratch_checksum(scratch_start(address.task, writes, *name), seq, body)
+        self._run(_ROW, (id, writes, self._starts, *name, sums, body))
         self._starts = None
 
     def retire(self, known: LiveTask, key: int) -> None:
@@ -136,7 +133,8 @@ class ScratchRows:
         rows: list[Row] = self._run(sql, values).fetchall()
         for id, writes in rows:
             seq = self._memo.numbers.seq(id - known.origin)
-            self._run(_SPENT, (checksum((seq, write.address.task, writes)), id))
+            start = scratch_start(write.address.task, writes, None, None)
+            self._run(_SPENT, (scratch_checksum(start, seq, None), id))
 
     def _set(self, known: LiveTask, write: ValueSet, seq: Seq, body: bytes) -> bool:
         self._put_value(write.address, seq, body)

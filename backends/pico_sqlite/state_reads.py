@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from pico_sqlite.checksum import checksum
+from pico_sqlite.checksum import checksum, scratch_checksum, scratch_start
 from pico_sqlite.connection import Row
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Snapshot
@@ -262,8 +262,7 @@ class StateReads:
         rows = snapshot.stream(sql, (part.list, first, last, part.through))
         for seq, sums, body in rows:
             if seq not in part.hidden:
-                columns = (seq, part.list)
-                yield _Undecoded(self, seq, columns, sums, body)
+                yield _Undecoded(self, seq, checksum((seq, part.list, body)), sums, body)
 
     def _scratch_elements(
         self, snapshot: Snapshot, address: ScratchAddress, window: Window
@@ -285,18 +284,12 @@ class StateReads:
         self._counters.queries += 1
         for id, writes, sums, body in snapshot.stream(sql, values):
             seq = numbers.seq(task + (id & STREAM_LAST))
-            columns = (seq, address.task, writes, address.namespace, key)
-            yield _Undecoded(self, seq, columns, sums, body)
+            start = scratch_start(address.task, writes, address.namespace, key)
+            yield _Undecoded(self, seq, scratch_checksum(start, seq, body), sums, body)
 
-    def decode(
-        self,
-        seq: Seq,
-        columns: tuple[int | str | bytes | None, ...],
-        sums: int,
-        body: bytes,
-    ) -> Element[JsonValue]:
-        """Return an element from its row's parts."""
-        if checksum((*columns, body)) != sums:
+    def decode(self, seq: Seq, expected: int, sums: int, body: bytes) -> Element[JsonValue]:
+        """Return an element whose row should have a checksum and has another or the same."""
+        if expected != sums:
             raise self._records.damaged(f"list element {seq}")
         self._counters.rows_decoded += 1
         plain = self._records.plain(body) if body[0] in COMPRESSED else body
@@ -391,9 +384,9 @@ class _Undecoded(NamedTuple):
 
     reads: StateReads
     seq: Seq
-    columns: tuple[int | str | bytes | None, ...]
+    expected: int
     sums: int
     body: bytes
 
     def __call__(self) -> Element[JsonValue]:
-        return self.reads.decode(self.seq, self.columns, self.sums, self.body)
+        return self.reads.decode(self.seq, self.expected, self.sums, self.body)

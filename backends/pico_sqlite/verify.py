@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import apsw
 
-from pico_sqlite.checksum import checksum
+from pico_sqlite.checksum import checksum, scratch_checksum, scratch_start
 from pico_sqlite.connection import Row
 from pico_sqlite.export import export_session
 from pico_sqlite.memo import OWNER, Memo
@@ -155,7 +155,8 @@ def _row_checks(
         if body is None:
             records.check_spent(seq(id), seq(task), writes, sums)
             return None
-        return state.decode(seq(id), (seq(id), seq(task), writes, namespace, key), sums, body)
+        start = scratch_start(seq(task), writes, namespace, key)
+        return state.decode(seq(id), scratch_checksum(start, seq(id), body), sums, body)
 
     return (
         (
@@ -202,7 +203,7 @@ def _list_checks(state: StateReads) -> tuple[_RowCheck, ...]:
             "SELECT e.seq, e.list, e.checksum, e.body FROM lists l "
             "JOIN list_elements e ON e.list = l.list WHERE l.scope",
             "list element",
-            lambda row: state.decode(row[0], row[:2], *row[2:]),
+            lambda row: state.decode(row[0], checksum((*row[:2], row[3])), *row[2:]),
         ),
         (
             "SELECT list, scope, namespace, key, rewind, checksum FROM lists WHERE scope",
