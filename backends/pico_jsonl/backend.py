@@ -8,9 +8,8 @@ from typing import Final
 from pico_jsonl.store import JsonlStore
 from pico_store.backends import Backend, Promises
 from pico_store.errors import StoreUrlError
-from pico_store.storage import Durability, Store
-
-_LEVELS: Final[tuple[Durability, ...]] = ("power", "ordered", "process")
+from pico_store.options import DURABILITY, LEVELS, durability_of
+from pico_store.storage import Store
 
 
 def open_url_path(path: str, options: Mapping[str, str], create: bool) -> Store:  # noqa: FBT001
@@ -21,18 +20,13 @@ def open_url_path(path: str, options: Mapping[str, str], create: bool) -> Store:
     """
     if not path:
         raise StoreUrlError("URL-1", "jsonl:", "no path; allowed: jsonl:FOLDER")
-    level = options.get("durability", "ordered")
-    for durability in _LEVELS:
-        if durability == level:
-            return JsonlStore(path, create=create, durability=durability)
-    problem = f"durability={level!r:.40}; allowed: {', '.join(_LEVELS)}"
-    raise StoreUrlError("URL-3", "durability", problem)
+    return JsonlStore(path, create=create, durability=durability_of(options))
 
 
 backend: Final = Backend(
     name="jsonl",
     scheme="jsonl",
-    promises=Promises(durability=_LEVELS, many_sessions=True, multi_process=True),
-    options={"durability": "ordered (default), power or process: what survives a power cut"},
+    promises=Promises(durability=LEVELS, many_sessions=True, multi_process=True),
+    options={"durability": DURABILITY},
     open=open_url_path,
 )

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pico_lmdb.environment import BUSY_MS_DEFAULT
 from pico_lmdb.store import LmdbStore
 from pico_store.backends import Backend, Promises
-from pico_store.errors import StoreUrlError
-from pico_store.storage import Durability, Store
-
-_LEVELS: Final[tuple[Durability, ...]] = ("power", "ordered", "process")
-_BUSY_MS_MAX: Final = 3_600_000
+from pico_store.options import (
+    BUSY_MS,
+    COMPRESSION,
+    DURABILITY,
+    LEVELS,
+    busy_ms_of,
+    compresses,
+    durability_of,
+)
+from pico_store.storage import Store
 
 
 def open_url_path(path: str, options: Mapping[str, str], create: bool) -> Store:  # noqa: FBT001
@@ -21,38 +25,19 @@ def open_url_path(path: str, options: Mapping[str, str], create: bool) -> Store:
     Raises:
         StoreUrlError: An option's value is not allowed; the message says what is.
     """
-    level = options.get("durability", "ordered")
-    for durability in _LEVELS:
-        if durability == level:
-            break
-    else:
-        problem = f"durability={level!r:.40}; allowed: {', '.join(_LEVELS)}"
-        raise StoreUrlError("URL-3", "durability", problem)
-    busy = options.get("busy_ms", str(BUSY_MS_DEFAULT))
-    if not (busy.isascii() and busy.isdigit() and len(busy) < 9 and int(busy) <= _BUSY_MS_MAX):
-        problem = f"busy_ms={busy!r:.40}; allowed: 0 to {_BUSY_MS_MAX}"
-        raise StoreUrlError("URL-3", "busy_ms", problem)
-    compression = options.get("compression", "none")
-    if compression not in ("none", "zstd"):
-        problem = f"compression={compression!r:.40}; allowed: none, zstd"
-        raise StoreUrlError("URL-3", "compression", problem)
     return LmdbStore(
         path,
         create=create,
-        durability=durability,
-        busy_ms=int(busy),
-        compress=compression == "zstd",
+        durability=durability_of(options),
+        busy_ms=busy_ms_of(options),
+        compress=compresses(options),
     )
 
 
 backend: Final = Backend(
     name="lmdb",
     scheme="lmdb",
-    promises=Promises(durability=_LEVELS, many_sessions=True, multi_process=True),
-    options={
-        "durability": "ordered (default), power or process: what survives a power cut",
-        "compression": "none (default) or zstd: new payloads are made smaller, all by pico vacuum",
-        "busy_ms": f"how long a commit waits for other writers; default {BUSY_MS_DEFAULT}",
-    },
+    promises=Promises(durability=LEVELS, many_sessions=True, multi_process=True),
+    options={"durability": DURABILITY, "compression": COMPRESSION, "busy_ms": BUSY_MS},
     open=open_url_path,
 )

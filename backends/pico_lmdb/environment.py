@@ -40,10 +40,10 @@ from pico_store.errors import (
     StoreFullError,
     StoreUnusableError,
 )
+from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.storage import Durability
 
 MAP_BYTES: Final = 256 << 20
-BUSY_MS_DEFAULT: Final = 10_000
 
 
 class Environment:

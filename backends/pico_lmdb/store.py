@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 
 from pico_lmdb.engine import Transaction
 from pico_lmdb.environment import (
-    BUSY_MS_DEFAULT,
     MAP_BYTES,
     leave_environment,
     open_environment,
@@ -33,6 +32,7 @@ from pico_store.errors import (
     UnknownSessionError,
 )
 from pico_store.names import check_name, check_path
+from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem

@@ -6,7 +6,6 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import Final
 
 import apsw
 
@@ -32,6 +31,7 @@ from pico_store.errors import (
     UnknownSessionError,
 )
 from pico_store.names import check_name, check_path
+from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_store.owning import owned_problem
 from pico_store.snapshot import SnapshotItem
@@ -43,8 +43,6 @@ from pico_store.storage import (
     VacuumReport,
     VerifyReport,
 )
-
-BUSY_MS_DEFAULT: Final = 10_000
 
 
 class SqliteStore:

@@ -15,9 +15,9 @@ import msgspec
 
 from pico_lmdb import LmdbStore
 from pico_lmdb.engine import Transaction
-from pico_lmdb.environment import BUSY_MS_DEFAULT
 from pico_lmdb.storage import LmdbStorage
 from pico_store.errors import PicoError
+from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.query import EntryQuery
 from tests.backends.lmdb.scene import ROOT, ROOT_BATCH, noting
 
