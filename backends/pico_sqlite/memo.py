@@ -107,6 +107,8 @@ class Memo:
             if row[2]:
                 self.entry_kinds[name] = kind
             self.kind_names[kind] = name
+        self.newest_batch = (0, -1)
+        """The keys of the first and last number of a main batch that was the newest at a read."""
         self.live_tasks: dict[int, LiveTask] = {}
         self.conversations: Bounded[int, Conversation] = Bounded()
         self.ancestors: Bounded[int, Conversation] = Bounded()

@@ -30,6 +30,13 @@ from pico_store.shown import shown
 from pico_store.storage import Counters
 from pico_store.strict_json import unpack
 
+# The newest batch between two keys. Its first row stands before all others of it, which may be
+# ten thousand; they are not passed again where the newest row is one of a batch that is known.
+_NEWEST_BATCH: Final = """
+    SELECT id, writes FROM records WHERE id = CASE
+        WHEN (SELECT max(id) FROM records WHERE id BETWEEN ?1 AND ?2) BETWEEN ?3 AND ?4 THEN ?3
+        ELSE (SELECT id FROM records WHERE id BETWEEN ?1 AND ?2 AND writes NOT NULL
+            ORDER BY id DESC LIMIT 1) END"""
 _ROLE_NAMES: Final[tuple[TaskRole, ...]] = ("start", "inflight", "terminal")
 # The columns of a row, in the order that the methods of `RecordReads` decode them.
 CONVERSATION: Final = "id, parent, at, owner, through, checksum"
@@ -70,15 +77,14 @@ class RecordReads:
 
     def last_seq(self, snapshot: Snapshot) -> Seq:
         """Return the number of the last committed write: of a main batch or of live scratch."""
-        numbers = self._memo.numbers
+        memo = self._memo
+        numbers = memo.numbers
         last: int = 0
-        sql = (
-            "SELECT id, writes FROM records WHERE id BETWEEN ? AND ? AND writes NOT NULL "
-            "ORDER BY id DESC LIMIT 1"
-        )
         for bounds in numbers.ranges(1, SEQ_MAX, newest_first=True):
-            if rows := self.fetch(snapshot, sql, bounds):
-                last = self._main_batch(*rows[0]).last
+            if rows := self.fetch(snapshot, _NEWEST_BATCH, (*bounds, *memo.newest_batch)):
+                key, coded = rows[0]
+                last = self._main_batch(key, coded).last
+                memo.newest_batch = key, numbers.find(last)
                 break
         sql = (
             f"SELECT t.id, (SELECT max(s.id) FROM scratch s WHERE s.id BETWEEN {STREAM}) "

@@ -6,16 +6,18 @@ that the answer does not hold.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from pico_sqlite.store import SqliteStore
 from pico_store.address import ConversationAddress, Seq, SessionAddress
 from pico_store.batch import ListAppend, ListRemove, MainBatch, SettleTask, ValueSet
-from pico_store.query import BatchQuery, EntryQuery, ListQuery, TaskQuery
+from pico_store.query import BatchQuery, ConversationQuery, EntryQuery, ListQuery, TaskQuery
 from pico_store.records import Conversation, Entry, ForkPoint, JsonObject, Task
 from pico_store.storage import Storage
 
@@ -192,6 +194,26 @@ def test_a_page_costs_the_same_on_any_history(
     assert costs[0] == costs[1]
     assert costs[0].queries == queries + READ_AT
     assert costs[0].rows == rows
+
+
+def test_a_large_batch_is_passed_once(cost: Meter, new_session: NewSession) -> None:
+    """A page also tells the newest number, which the first row of the newest batch knows."""
+    costs = []
+    for size in (2, 5_000):
+        storage = new_session(f"of {size}")
+        note = Entry(id=Seq(0), conversation_id=ROOT, kind="note")
+        first = next_seq(storage)
+        storage.commit(MainBatch(tuple(replace(note, id=Seq(first + n)) for n in range(size))))
+        page = partial(storage.scan_conversations, ConversationQuery())
+        page()
+        costs.append(cost(storage, page))
+        assert page().read_at == first + size - 1
+        storage.commit(MainBatch((ValueSet(SessionAddress("s"), 1),)))
+        assert page().read_at == first + size
+        storage.commit(MainBatch((replace(note, id=next_seq(storage)),)))
+        assert page().read_at == first + size + 1
+
+    assert costs[0] == costs[1]
 
 
 def test_each_entry_that_is_asked_for_is_one_row(cost: Meter, new_session: NewSession) -> None:
