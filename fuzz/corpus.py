@@ -50,6 +50,7 @@ def keep(fault: Fault, folder: Path = FOLDER) -> Path:
         b64encode(fault.data).decode(),
     )
     path = folder / f"{name}.json"
+    folder.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(case), indent=1) + b"\n")
     return path
 

@@ -193,8 +193,7 @@ def _check_data(path: str, folder: str) -> None:
     size = os.stat(path).st_size
     if size == 0 and not folder:
         raise StoreDamagedError(f"{path}: offset 0: is empty; restore a backup")
-    is_unused = size <= _UNUSED_PAGES * getpagesize()
-    if needed is None and folder and is_unused and _remove_unfinished(path, folder):
+    if folder and size <= _UNUSED_PAGES * getpagesize() and _remove_unfinished(path, folder):
         return
     if needed is None:
         raise StoreDamagedError(f"{path}: offset 0: no header of an LMDB file; restore a backup")
@@ -209,11 +208,15 @@ def _remove_unfinished(path: str, folder: str) -> bool:
     try:
         if not turn.take(0) or not presence.try_alone():
             return False
-        with open(path, "rb") as file:
-            pages = file.read(2 * getpagesize())
-        # What was written of its two first pages is right; the rest of them is not there.
-        starts = (pages[:_SECTOR_BYTES], pages[getpagesize() :][:_SECTOR_BYTES])
-        if all(start.strip(b"\0") for start in starts):
+        headers = _headers(path)
+        if headers is None:
+            with open(path, "rb") as file:
+                pages = file.read(2 * getpagesize())
+            # What was written of its two first pages is right; the rest of them is not there.
+            starts = (pages[:_SECTOR_BYTES], pages[getpagesize() :][:_SECTOR_BYTES])
+            if all(start.strip(b"\0") for start in starts):
+                return False
+        elif any(header.transaction for header in headers):
             return False
         os.unlink(path)
         return True
