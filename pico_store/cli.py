@@ -28,7 +28,8 @@ TRACEBACK_VARIABLE = "PICO_TRACEBACK"
 _INTRODUCTION = """\
 usage: pico COMMAND ...
 
-Durable storage for agent conversations. A STORE is a URL: sqlite:FILE or memory:
+Durable storage for agent conversations. A STORE is a URL:
+sqlite:FILE, lmdb:FOLDER, jsonl:FOLDER or memory:
 
 """
 _EXAMPLES = """

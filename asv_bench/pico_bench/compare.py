@@ -33,7 +33,7 @@ _COLUMNS: Final = (
 def run_compare(args: Namespace) -> int:
     """Measure the named stores, or every installed backend, and print a row for each."""
     if args.file is not None and not args.json:
-        raise UsageError(f"compare: {args.file!r} is one argument too many; see --help")
+        raise UsageError("compare: --output needs --json; see --help")
     urls = list(_given(args.url) if args.url else _installed())
     setting = Setting(turns=args.turns or TURNS, entries=args.entries or ENTRIES)
     found: dict[str, Numbers] = {}

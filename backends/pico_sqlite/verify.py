@@ -18,7 +18,7 @@ from pico_sqlite.readers import Snapshot
 from pico_sqlite.record_reads import CONVERSATION, ENTRY, STREAM, TASK, RecordReads
 from pico_sqlite.scratch_rows import STREAM_BITS, STREAM_LAST
 from pico_sqlite.state_reads import StateReads
-from pico_store.errors import PicoError, StoreDamagedError
+from pico_store.errors import MissingDriverError, PicoError, StoreDamagedError
 from pico_store.limits import SEQ_MAX
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Counters, Problem, VerifyReport
@@ -140,6 +140,8 @@ def _session_problems(
     try:
         for _ in check_snapshot(export_session(snapshot, memo, records, state)):
             pass
+    except MissingDriverError:
+        raise
     except (*_DAMAGE, apsw.Error) as error:
         yield Problem(name, "session", str(error))
 
@@ -234,6 +236,9 @@ def _row_problems(
                 where = f"the {what} row after {row[0]}"
                 try:
                     check(row)
+                except MissingDriverError:
+                    # What cannot be read here is not damaged.
+                    raise
                 except _DAMAGE as error:
                     yield Problem(name, f"{what} row {row[0]}", f"{error}")
 

@@ -57,7 +57,7 @@ def test_named_stores_are_compared_with_their_options(capsys: pytest.CaptureFixt
     [
         (("nosuch:x",), "nosuch"),
         (("sqlite:x?speed=high",), "speed"),
-        (("memory:", "--output", "x.json"), "one argument too many"),
+        (("memory:", "--output", "x.json"), "--output needs --json"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(

@@ -317,6 +317,9 @@ def test_without_the_library_only_compressed_files_are_refused(
         assert len(reader.get_conversations([ROOT])) == 1
         with pytest.raises(MissingDriverError, match="zstandard"):
             reader.scan_entries(EntryQuery(conversation_id=ROOT))
+        # Not a report of damage.
+        with pytest.raises(MissingDriverError, match="zstandard"):
+            store.verify()
     with closing(SqliteStore(f"{path}-plain")) as store:
         store.create("a").commit(ROOT_BATCH)
 
