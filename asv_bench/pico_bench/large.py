@@ -116,10 +116,7 @@ def make_lmdb_session(folder: str, entries: int) -> str:
         store = open_store(f"lmdb:{unfinished}?durability=process")
         store.load(SESSION, items(entries))
         storage = store.open(SESSION)
-        turns = Turns(last=entries + 1)
-        for _ in range(_LAST_TURNS):
-            for batch in turns.turn():
-                storage.commit(batch)
+        _commit_turns(storage, entries)
         store.close()
         os.replace(unfinished, path)
     return f"lmdb:{path}?durability=process"
