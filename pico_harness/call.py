@@ -1,0 +1,110 @@
+"""Who is calling: cancellation and the identity of an invocation, carried along by asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from pico_store.address import Seq
+
+Method: TypeAlias = Literal["execute", "recover", "abort"]
+"""What the driver calls of a task's kind."""
+
+
+class Cancellation:
+    """A request to stop that is made once, with a reason.
+
+    Callbacks run in the thread and at the moment of `cancel`, in the order of their registration;
+    they must be short and must not raise.
+    """
+
+    __slots__ = ("_callbacks", "reason")
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._callbacks: dict[object, Callable[[], None]] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether `cancel` was called."""
+        return self.reason is not None
+
+    def cancel(self, reason: str) -> bool:
+        """Request it; the first call alone has an effect, and returns True."""
+        if self.reason is not None:
+            return False
+        self.reason = reason
+        callbacks = list(self._callbacks.values())
+        self._callbacks.clear()
+        for callback in callbacks:
+            callback()
+        return True
+
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when it is requested, at once if it was; returns what takes that back."""
+        if self.reason is not None:
+            callback()
+            return lambda: None
+        token = object()
+        self._callbacks[token] = callback
+        return lambda: void(self._callbacks.pop(token, None))
+
+
+def void(_: object) -> None:
+    """Take a value and return nothing, where a callback must return ``None``."""
+
+
+@dataclass(eq=False, slots=True)
+class Invocation:
+    """One call of a kind's method for one task; compared by identity, never by content."""
+
+    task_id: Seq
+    conversation_id: Seq
+    kind: str
+    method: Method
+    first_epoch: int
+    """The task's status epoch when it was reserved."""
+    again: bool = False
+    """Whether an earlier process may have been lost in the middle of this task."""
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    runner: asyncio.Task[None] | None = None
+    """The asyncio task that runs the method; ``None`` until it was dispatched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What goes along with a call: when to give it up, and which invocation makes it."""
+
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    invocation: Invocation | None = None
+    """Set by the driver; ``None`` for the host."""
+
+    def cancellable(self) -> Call:
+        """Return a call that can be cancelled by itself and is cancelled with this one."""
+        child = Call(Cancellation(), self.invocation)
+        # A parent that outlives many children would keep a callback of each; whoever makes many
+        # short ones under one parent cancels each when done, which takes its callback back.
+        remove = self.cancellation.on_cancel(
+            lambda: void(child.cancellation.cancel(self.cancellation.reason or "cancelled"))
+        )
+        child.cancellation.on_cancel(remove)
+        return child
+
+
+HOST = Call()
+"""The call of everything that runs outside an invocation; it is never cancelled."""
+
+_CURRENT: ContextVar[Call] = ContextVar("pico_call", default=HOST)
+
+
+def current_call() -> Call:
+    """Return the call that the running code belongs to."""
+    return _CURRENT.get()
+
+
+def enter_call(call: Call) -> None:
+    """Make a call the current one, here and in every asyncio task made from here."""
+    _CURRENT.set(call)

@@ -1,0 +1,267 @@
+"""A handle of one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Literal, TypeVar
+
+from pico_harness import inbox
+from pico_harness.call import Call, Invocation, current_call
+from pico_harness.context import ContextCache
+from pico_harness.driver import Driver
+from pico_harness.errors import KindError
+from pico_harness.handles import ListHandle, ValueHandle
+from pico_harness.inbox import EntryDraft, InputMode, InputResult, Intake
+from pico_harness.kinds import TaskState, TaskType
+from pico_harness.state import ListOf, Value
+from pico_harness.tx import Tx
+from pico_store.address import Seq
+from pico_store.context import Context
+from pico_store.errors import UnknownConversationError
+from pico_store.records import At, Conversation, ForkPoint
+
+T = TypeVar("T")
+S = TypeVar("S", bound=TaskState)
+
+
+class ConversationHandle:
+    """One conversation of an open session.
+
+    Any number of handles of one conversation may exist; they hold nothing that counts.
+
+    Source: design §9.1.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        id: Seq,
+        *,
+        bound: Invocation | None = None,
+        intake: Intake | None = None,
+    ) -> None:
+        """Bind a conversation.
+
+        Args:
+            driver: Of the session.
+            id: A live conversation.
+            bound: The invocation whose runtime gave the handle out.
+            intake: Gives accepted inputs a place at once, where it can.
+        """
+        self.id = id
+        self._intake = intake
+        self._driver = driver
+        self._bound = bound
+        self._cache = ContextCache(driver.storage, id)
+
+    def _commit(self, plan: Callable[[Tx], T], call: Call | None) -> Awaitable[T]:
+        called = call if call is not None else current_call()
+        return self._driver.commit(plan, called, conversation=self.id, bound=self._bound)
+
+    async def snapshot(self, *, call: Call | None = None) -> Conversation:
+        """Return its record.
+
+        Raises:
+            UnknownConversationError: It was deleted.
+        """
+        self._driver.check_reading(call)
+        found = self._driver.storage.get_conversations((self.id,)).get(self.id)
+        if found is None:
+            raise UnknownConversationError("PAGE-6", "", f"no conversation {self.id}")
+        return found
+
+    async def commit(self, plan: Callable[[Tx], T], *, call: Call | None = None) -> T:
+        """Build and commit one batch; names of state and new records default to here.
+
+        Args:
+            plan: A plain function. It may read, write and compute; it may not await.
+            call: Whose call it is, if not the current one.
+
+        Raises:
+            RejectedError: A rule of the harness; nothing was written.
+            RefusedError: A rule of the storage; nothing was written.
+            RetryableError: The storage could not, and nothing was written.
+            CommitUncertainError: It may or may not be durable; the session is faulted.
+        """
+        return await self._commit(plan, call)
+
+    async def drive(self, *, call: Call | None = None) -> Literal["idle", "closed"]:
+        """Run the work of this conversation and of all it owns, until it is idle here.
+
+        Idle: it has no live foreground task. What was attached stays served afterwards. Cancelling
+        gives up this wait and nothing else.
+
+        Raises:
+            SessionFaultedError: A commit ended uncertain, or a task broke its contract.
+            TaskParkedError: Only parked tasks are left, and what waits for them.
+            WaitCycleError: The caller is a task of this work.
+        """
+        return await self._driver.drive(self.id, call if call is not None else current_call())
+
+    async def abort(self, *, call: Call | None = None) -> int:
+        """Mark the live foreground tasks here and below, and cancel queued steering and follow-ups.
+
+        Returns how many tasks were marked. Background tasks and queued writes stay.
+
+        Source: design §6.3.
+        """
+        return await self._commit(self._abort, call)
+
+    def _abort(self, tx: Tx) -> int:
+        scheduler = self._driver.scheduler
+        marked = scheduler.foreground_closure((self.id,))
+        conversations = {self.id} | {scheduler.live[id].task.conversation_id for id in marked}
+        for conversation in sorted(conversations):
+            for item in inbox.queued(tx, conversation):
+                if item.value.mode in ("steer", "followUp"):
+                    inbox.withdraw(tx, conversation, item.id, reason="aborted")
+        return sum(tx.abort_task(id) for id in marked)
+
+    async def fork(
+        self,
+        at: At,
+        *,
+        abort: bool = False,
+        values: Mapping[Value[object], object] | None = None,
+        call: Call | None = None,
+    ) -> ConversationHandle:
+        """Make a conversation that continues this one from an entry, or from before the first.
+
+        Args:
+            at: An entry that this conversation shows, or ``"start"``.
+            abort: Mark the foreground tasks here in the same commit.
+            values: State that the new conversation begins with.
+            call: Whose call it is, if not the current one.
+        """
+
+        def plan(tx: Tx) -> Seq:
+            point = None if at == "start" else ForkPoint(self.id, at)
+            id = tx.create_conversation(fork=point)
+            for name, value in (values or {}).items():
+                tx.value(name, conversation=id).set(value)
+            if abort:
+                for task in self._driver.scheduler.foreground_closure((self.id,)):
+                    tx.abort_task(task)
+            return id
+
+        id = await self._commit(plan, call)
+        return ConversationHandle(self._driver, id, bound=self._bound, intake=self._intake)
+
+    # --- Input ---
+
+    async def accept(
+        self,
+        draft: EntryDraft,
+        *,
+        mode: InputMode = "followUp",
+        request_id: str | None = None,
+        on_duplicate: Literal["raise", "return"] = "raise",
+        call: Call | None = None,
+    ) -> Seq:
+        """Queue an input durably and return its id; whoever drives gives it a place.
+
+        Args:
+            draft: What it becomes when it is placed.
+            mode: Where it may be placed (design §8.1).
+            request_id: The caller's name for it, good for the whole session.
+            on_duplicate: What to do where the name was used: raise, or return the first input.
+            call: Whose call it is, if not the current one.
+
+        Raises:
+            RequestAlreadyAcceptedError: The name was used; the error carries the receipt (IN-2).
+        """
+
+        def plan(tx: Tx) -> Seq:
+            id = inbox.accept(tx, self.id, draft, mode=mode, request_id=request_id)
+            if self._intake is not None:
+                self._intake(tx, self.id, id, inbox.InboxItem(mode, draft, request_id))
+            return id
+
+        if on_duplicate == "return" and request_id is not None:
+            self._driver.check_reading(call)
+            first = inbox.read_receipt(self._driver.storage, request_id)
+            if first is not None:
+                return first.input_id
+        return await self._commit(plan, call)
+
+    async def result(self, input_id: Seq, *, call: Call | None = None) -> InputResult | None:
+        """Return what became of an input, or ``None`` if there is no such input here."""
+        self._driver.check_reading(call)
+        return inbox.read_result(self._driver.storage, self.id, input_id)
+
+    async def cancel_queued(
+        self, input_id: Seq, *, call: Call | None = None
+    ) -> Literal["cancelled", "placed", "not_found"]:
+        """Withdraw an input that waits; say so where it has a place already (IN-6)."""
+        return await self._commit(lambda tx: inbox.withdraw(tx, self.id, input_id), call)
+
+    # --- State ---
+
+    def value(self, name: Value[T]) -> ValueHandle[T]:
+        """Return one value of this conversation, or of the session."""
+        return ValueHandle(self._driver, name, self.id, self._bound)
+
+    def list(self, name: ListOf[T]) -> ListHandle[T]:
+        """Return one list of this conversation, or of the session."""
+        return ListHandle(self._driver, name, self.id, self._bound)
+
+    async def config(
+        self, kind: TaskType[S], *, call: Call | None = None
+    ) -> dict[str, object | None]:
+        """Return the values that a kind declares, as they are here; absent ones as ``None``."""
+        self._driver.check_reading(call)
+        return read_config(self._driver, kind, self.id)
+
+    async def configure(
+        self, kind: TaskType[S], values: Mapping[str, object], *, call: Call | None = None
+    ) -> None:
+        """Set some of the values that a kind declares, in one commit."""
+        unknown = sorted(values.keys() - kind.config.keys())
+        if unknown:
+            raise _no_config(kind.name, unknown, kind.config)
+
+        def plan(tx: Tx) -> None:
+            for name, value in values.items():
+                tx.value(kind.config[name]).set(value)
+
+        await self._commit(plan, call)
+
+    async def context(self, at: At | None = None, *, call: Call | None = None) -> Context:
+        """Return what a model would see at a position; now if not given.
+
+        Cost: only what was appended since the last time, if that was not later.
+        """
+        self._driver.check_reading(call)
+        return self._cache.context(at)
+
+
+class Conversations:
+    """Makes the handles of a session's conversations."""
+
+    def __init__(self, driver: Driver, intake: Intake | None) -> None:
+        self._driver = driver
+        self._intake = intake
+
+    def handle(self, id: Seq, bound: Invocation | None = None) -> ConversationHandle:
+        """Return a handle of a conversation that exists."""
+        return ConversationHandle(self._driver, id, bound=bound, intake=self._intake)
+
+    def find(self, id: Seq, bound: Invocation | None = None) -> ConversationHandle | None:
+        """Return a handle, or ``None`` if there is no such conversation."""
+        if id not in self._driver.storage.get_conversations((id,)):
+            return None
+        return self.handle(id, bound)
+
+
+def read_config(driver: Driver, kind: TaskType[S], conversation: Seq) -> dict[str, object | None]:
+    """Return the values that a kind declares, as they are in a conversation."""
+    found: dict[str, object | None] = {}
+    for key, name in kind.config.items():
+        version = driver.storage.get_value(name.address(conversation))
+        found[key] = None if version is None else name.decode(version.value)
+    return found
+
+
+def _no_config(kind: str, unknown: Iterable[str], known: Iterable[str]) -> KindError:
+    problem = f"kind {kind!r} declares no config {', '.join(map(repr, unknown))}"
+    return KindError("TASKS-1", f"{problem}; declared: {', '.join(sorted(known)) or 'none'}")

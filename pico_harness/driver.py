@@ -1,0 +1,476 @@
+"""The driver: carries out on one event loop what the scheduler decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+
+from pico_harness.admission import Admission
+from pico_harness.call import HOST, Call, Invocation, Method, current_call, enter_call
+from pico_harness.clock import Clock
+from pico_harness.errors import (
+    BuilderError,
+    CallCancelledError,
+    HarnessError,
+    UnknownTaskError,
+    WaitCycleError,
+)
+from pico_harness.line import Line
+from pico_harness.registry import Kinds
+from pico_harness.scheduler import Action, Broken, Drained, Resolve, Scheduler, Signal, Start
+from pico_harness.telemetry import Telemetry
+from pico_harness.tx import ScratchTx, Tx
+from pico_harness.waits import Outcome, Waiter
+from pico_store.address import ScratchAddress, Seq
+from pico_store.batch import (
+    Batch,
+    MainBatch,
+    MainWrite,
+    ScratchBatch,
+    SettleTask,
+    ValueDelete,
+    ValueSet,
+)
+from pico_store.errors import UnknownConversationError
+from pico_store.limits import BATCH_WRITES_MAX
+from pico_store.records import BatchRange, Task
+from pico_store.storage import Storage
+
+T = TypeVar("T")
+R = TypeVar("R")
+X = TypeVar("X", Tx, ScratchTx)
+
+Run: TypeAlias = Callable[[Invocation, Task], Coroutine[object, object, None]]
+"""Calls the method of a task's kind."""
+
+CRASHES = "pico.crashes"
+"""The scratch value that counts how often a task was lost in flight (TASKS-5)."""
+
+_LOG = logging.getLogger("pico_harness")
+
+
+class Away(Protocol):
+    """Runs elsewhere what may wait for a disk: one call after the other, in their order."""
+
+    def __call__(self, work: Callable[[], R], /) -> asyncio.Future[R]:
+        """Begin a call and return at once; what is returned is never cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FaultReport:
+    """What went wrong with a task."""
+
+    task_id: Seq
+    kind: str
+    method: Method
+    problem: str
+    error: BaseException | None
+
+    def __str__(self) -> str:
+        return f"{self.method} of task {self.task_id} ({self.kind}) {self.problem}"
+
+
+class Step(Generic[T]):
+    """One operation of the line, made of what it does before and after its commit."""
+
+    __slots__ = ("_after", "_batch", "_before", "_driver", "actions")
+
+    def __init__(
+        self,
+        driver: Driver,
+        before: Callable[[], Batch | None],
+        after: Callable[[Step[T]], T],
+    ) -> None:
+        """Make an operation.
+
+        Args:
+            driver: Whose indexes take over the batch.
+            before: Checks and builds; see `Operation.prepare`.
+            after: Makes the result once the batch was taken over; may add to ``actions``.
+        """
+        self._driver = driver
+        self._before = before
+        self._after = after
+        self._batch: Batch | None = None
+        self.actions: list[Action] = []
+
+    def prepare(self) -> Batch | None:
+        self._batch = self._before()
+        return self._batch
+
+    def applied(self, written: BatchRange | None) -> T:
+        if written is not None:
+            assert self._batch is not None
+            self.actions = self._driver.take_over(self._batch, written)
+        return self._after(self)
+
+    @property
+    def wrote(self) -> bool:
+        """Whether there was something to commit."""
+        return self._batch is not None
+
+    def left(self) -> None:
+        if self.actions:
+            self._driver.dispatch(self.actions)
+
+
+class Driver:
+    """One open session at work.
+
+    Guarantees:
+        Everything that writes goes through one line. A batch is taken over by every index before
+        anything is decided from it, and decisions are carried out after the line is free again.
+
+    Source: design §6.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        kinds: Kinds,
+        scheduler: Scheduler,
+        admission: Admission,
+        *,
+        run: Run,
+        away: Away | None,
+        clock: Clock,
+        telemetry: Telemetry,
+        on_report: Callable[[FaultReport], None] | None,
+        on_task_fault: Literal["session", "task"],
+    ) -> None:
+        """Make a driver that drives nothing yet; it belongs to the running event loop."""
+        self.storage = storage
+        self.kinds = kinds
+        self.scheduler = scheduler
+        self.admission = admission
+        self.clock = clock
+        self.away = away
+        self.line = Line(storage.commit, self._carry if away is not None else None, self._lost)
+        self.loop = asyncio.get_running_loop()
+        self.on_drained: Callable[[], None] = lambda: None
+        """Told when the session has ended and nothing runs any more."""
+        self.listeners: list[Callable[[Batch, BatchRange], None]] = []
+        """Told of every batch on the line, after the indexes took it over; they must not raise."""
+        self._run = run
+        self._telemetry = telemetry
+        self._on_report = on_report
+        self._on_task_fault = on_task_fault
+        self._context = copy_context()
+
+    # --- Writing ---
+
+    def commit(
+        self,
+        plan: Callable[[Tx], T],
+        call: Call,
+        *,
+        conversation: Seq | None = None,
+        bound: Invocation | None = None,
+    ) -> Awaitable[T]:
+        """Build a batch, commit it and return what the builder returned."""
+
+        def before() -> Batch | None:
+            invocation = self.admission.admit(call, bound)
+            tx = Tx(
+                self.storage,
+                self.kinds,
+                by=invocation.task_id if invocation is not None else None,
+                conversation=conversation,
+                creates=invocation is None or invocation.method != "abort",
+            )
+            built.append(_build(plan, tx))
+            batch = tx.batch()
+            if batch is not None:
+                self.admission.check(tx)
+            return batch
+
+        built: list[T] = []
+        return self.line.run(Step(self, before, lambda _: built[0]), call)
+
+    def scratch(
+        self, plan: Callable[[ScratchTx], T], call: Call, *, bound: Invocation
+    ) -> Awaitable[T]:
+        """Build a batch of a task's scratch, commit it and return what the builder returned."""
+
+        def before() -> Batch | None:
+            self.admission.admit(call, bound)
+            tx = ScratchTx(self.storage, self.kinds, by=bound.task_id)
+            built.append(_build(plan, tx))
+            return tx.batch()
+
+        built: list[T] = []
+        return self.line.run(Step(self, before, lambda _: built[0]), call)
+
+    def post(self, before: Callable[[], Batch | None], after: Callable[[Step[None]], None]) -> None:
+        """Run an operation of the harness itself, for which nobody waits."""
+        self.line.post(Step(self, before, after), self._post_failed)
+
+    def take_over(self, batch: Batch, written: BatchRange) -> list[Action]:
+        """Bring the indexes up to date after a commit, and decide what follows."""
+        changes = self.scheduler.live.apply(batch, written.first)
+        actions = self.scheduler.committed(changes)
+        for listener in self.listeners:
+            listener(batch, written)
+        return actions
+
+    def _carry(self, batch: Batch) -> asyncio.Future[BatchRange]:
+        assert self.away is not None
+        return self.away(partial(self.storage.commit, batch))
+
+    def check_reading(self, call: Call | None) -> None:
+        """Refuse a read by a cancelled call, within a builder, or once the session ends."""
+        cancellation = (call if call is not None else current_call()).cancellation
+        if cancellation.requested:
+            raise CallCancelledError(f"cancelled before it began: {cancellation.reason}")
+        self.line.check_outside()
+        self.admission.check_phase()
+
+    # --- Waiting ---
+
+    async def drive(self, conversation: Seq | None, call: Call) -> Literal["idle", "closed"]:
+        """Serve a conversation, or everything, until it is idle."""
+        while self._unregistered():
+            # One batch settles so many; the last look finds none that is served here.
+            step = Step(self, partial(self._orphans, conversation), _settled_any)
+            if not await self.line.run(step, call):
+                break
+        waiter = self._waiter(call, conversation=conversation)
+        outcome = await self._wait(waiter, call, self._attach)
+        return "closed" if outcome == "closed" else "idle"
+
+    def _attach(self, waiter: Waiter) -> list[Action]:
+        # Attached first, so that what is found idle includes nothing that could have run.
+        attached = self.scheduler.attached(waiter.conversation)
+        return attached + self.scheduler.waiting(waiter)
+
+    async def wait_for_task(self, task: Seq, budget_ms: float | None, call: Call) -> bool:
+        """Wait until a task is terminal; False when the budget ran out before (TASKS-6)."""
+        waiter = self._waiter(call, task=task)
+        timer: asyncio.TimerHandle | None = None
+        if budget_ms is not None:
+            seconds = max(0.0, budget_ms) / 1000
+            timer = self.loop.call_later(seconds, self._out_of_budget, waiter)
+        try:
+            return await self._wait(waiter, call, self.scheduler.waiting) == "terminal"
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _waiter(
+        self, call: Call, *, conversation: Seq | None = None, task: Seq | None = None
+    ) -> Waiter:
+        by = call.invocation.task_id if call.invocation is not None else None
+        return Waiter(self.loop.create_future(), by, conversation, task)
+
+    async def _wait(
+        self, waiter: Waiter, call: Call, register: Callable[[Waiter], list[Action]]
+    ) -> Outcome:
+        def before() -> Batch | None:
+            self.admission.check_phase()
+            self._check_target(waiter)
+            self.scheduler.waits.check(waiter)
+            return None
+
+        def after(step: Step[None]) -> None:
+            step.actions += register(waiter)
+
+        remove: Callable[[], None] | None = None
+        try:
+            await self.line.run(Step(self, before, after), call)
+            remove = call.cancellation.on_cancel(partial(self._give_up, waiter, call))
+            return await waiter.result
+        finally:
+            # However the wait ended, waiter and listener are gone.
+            self.scheduler.waits.remove(waiter)
+            if remove is not None:
+                remove()
+
+    def _check_target(self, waiter: Waiter) -> None:
+        if waiter.task is not None:
+            if waiter.task not in self.scheduler.live and not self.storage.get_tasks(
+                (waiter.task,)
+            ):
+                raise UnknownTaskError("TASKS-6", f"no task {waiter.task} to wait for")
+        elif waiter.conversation is not None:
+            if waiter.conversation not in self.storage.get_conversations((waiter.conversation,)):
+                problem = f"no conversation {waiter.conversation} to drive"
+                raise UnknownConversationError("PAGE-6", "", problem)
+        elif waiter.by is not None:
+            problem = f"task {waiter.by} drives the whole session, and so waits for itself"
+            raise WaitCycleError("TASKS-4", f"{problem}; allowed: a conversation that it owns")
+
+    def _give_up(self, waiter: Waiter, call: Call) -> None:
+        if self.scheduler.waits.remove(waiter) and not waiter.result.done():
+            problem = f"the wait was given up: {call.cancellation.reason}"
+            waiter.result.set_exception(CallCancelledError(problem))
+
+    def _out_of_budget(self, waiter: Waiter) -> None:
+        # It may not have reached the line yet; then it finds its result there already.
+        self.scheduler.waits.remove(waiter)
+        if not waiter.result.done():
+            waiter.result.set_result("budget")
+
+    # --- Tasks whose kind is not registered ---
+
+    def _unregistered(self) -> bool:
+        return any(not self.kinds.has_task_kind(name) for name in self.scheduler.live.kinds())
+
+    def _orphans(self, conversation: Seq | None) -> Batch | None:
+        """Return what settles the foreground tasks here that nobody can run (TASKS-2)."""
+        self.admission.check_phase()
+        writes: list[MainWrite] = []
+        for id in self.scheduler.live.ids():
+            live = self.scheduler.live[id]
+            if len(writes) == BATCH_WRITES_MAX or not self.scheduler.orphaned(live):
+                continue
+            lineage = self.scheduler.ancestry.lineage(live.task.conversation_id)
+            if conversation is None or conversation in lineage:
+                state = {**live.task.state, "status": "orphaned"}
+                writes.append(SettleTask(id, "orphaned", state))
+        return MainBatch(tuple(writes)) if writes else None
+
+    # --- Carrying out ---
+
+    def dispatch(self, actions: list[Action]) -> None:
+        """Carry out decisions, in their order, off the line."""
+        for action in actions:
+            match action:
+                case Start():
+                    self._start(action)
+                case Signal(invocation, reason):
+                    invocation.cancellation.cancel(reason)
+                    if invocation.runner is not None:
+                        invocation.runner.cancel(reason)
+                case Resolve(waiter, outcome):
+                    if waiter.result.done():
+                        continue
+                    if isinstance(outcome, HarnessError):
+                        waiter.result.set_exception(outcome)
+                    else:
+                        waiter.result.set_result(outcome)
+                case Broken():
+                    self._broken(action)
+                case Drained():
+                    self.on_drained()
+
+    def _start(self, start: Start) -> None:
+        invocation = start.invocation
+        context = self._context.copy()
+        context.run(enter_call, Call(invocation.cancellation, invocation))
+        runner = self.loop.create_task(self._invoke(start), context=context)
+        invocation.runner = runner
+        runner.add_done_callback(partial(self._returned, invocation))
+
+    async def _invoke(self, start: Start) -> None:
+        if start.invocation.again:
+            await self._count_crash(start.invocation)
+        with self._telemetry.span(start.invocation, session_id=self.storage.session_id):
+            await self._run(start.invocation, start.task)
+
+    def _returned(self, invocation: Invocation, runner: asyncio.Task[None]) -> None:
+        raised: BaseException | None
+        raised = asyncio.CancelledError() if runner.cancelled() else runner.exception()
+        invocation.runner = None
+
+        def after(step: Step[None]) -> None:
+            step.actions += self.scheduler.finished(invocation, raised)
+
+        self.post(lambda: None, after)
+
+    # --- Losses in flight ---
+
+    async def _count_crash(self, invocation: Invocation) -> None:
+        """Make it durable that a task was lost in flight, before it can be lost once more."""
+
+        def before() -> Batch | None:
+            live = self.scheduler.live.get(invocation.task_id)
+            if live is None or self.scheduler.phase not in ("open", "stopping"):
+                return None
+            live.counted = True
+            address = ScratchAddress(invocation.task_id, CRASHES)
+            return ScratchBatch(invocation.task_id, (ValueSet(address, live.crashes),))
+
+        await self.line.run(Step(self, before, lambda _: None), HOST)
+
+    async def resume(self, id: Seq, call: Call) -> None:
+        """Let a task go on that was lost in flight too often."""
+
+        def before() -> Batch | None:
+            self.admission.admit(call)
+            live = self.scheduler.live.get(id)
+            if live is None or not self.scheduler.crashed(id):
+                problem = f"task {id} is not parked for having been lost in flight"
+                raise UnknownTaskError("TASKS-5", f"{problem}; allowed: one that inspect lists so")
+            return self.forget_crash(id) if live.counted else None
+
+        def after(step: Step[None]) -> None:
+            step.actions += self.scheduler.resumed(id)
+
+        await self.line.run(Step(self, before, after), call)
+
+    def forget_crash(self, id: Seq) -> Batch:
+        """Return what takes the count of a live task away."""
+        self.scheduler.live[id].counted = False
+        return ScratchBatch(id, (ValueDelete(ScratchAddress(id, CRASHES)),))
+
+    # --- Faults ---
+
+    def _broken(self, broken: Broken) -> None:
+        invocation = broken.invocation
+        id = invocation.task_id
+        report = FaultReport(id, invocation.kind, invocation.method, broken.problem, broken.error)
+        _LOG.error("%s", report, exc_info=broken.error)
+        if self._on_report is not None:
+            self._on_report(report)
+        abandoned = isinstance(broken.error, asyncio.CancelledError)
+        if self._on_task_fault == "session" or abandoned:
+            self.fault(str(report), broken.error)
+        elif id in self.scheduler.live:
+            self.post(partial(self._faulted_batch, id, str(report)), lambda _: None)
+
+    def _faulted_batch(self, id: Seq, problem: str) -> Batch | None:
+        live = self.scheduler.live.get(id)
+        if live is None or self.scheduler.phase not in ("open", "stopping"):
+            return None
+        problem = problem.encode("utf-8", "backslashreplace").decode()
+        state = {**live.task.state, "status": "faulted", "error": problem}
+        return MainBatch((SettleTask(id, "faulted", state),))
+
+    def _lost(self, error: BaseException) -> None:
+        self.fault(f"a commit ended with {type(error).__name__}: {error}", error)
+
+    def _post_failed(self, error: BaseException) -> None:
+        self.fault(f"{type(error).__name__}: {error}", error)
+
+    def fault(self, problem: str, cause: BaseException | None) -> None:
+        """Stop the session: refuse everything, reject who waits, signal what runs."""
+        if self.scheduler.phase in ("faulted", "closed"):
+            return
+        self.admission.fault = (problem, cause)
+        self.dispatch(self.scheduler.fault(self.admission.faulted))
+
+
+def _build(plan: Callable[[X], T], tx: X) -> T:
+    """Run a builder; it may not be a coroutine (architecture, ``plan(tx)``)."""
+    try:
+        result = plan(tx)
+    except BaseException:
+        tx.close()
+        raise
+    if isinstance(result, Awaitable):
+        if isinstance(result, Coroutine):
+            result.close()
+        tx.close()
+        problem = f"the builder returned {type(result).__name__}, something to await"
+        raise BuilderError("LINE-1", f"{problem}; allowed: a plain function that does not await")
+    return result
+
+
+def _settled_any(step: Step[bool]) -> bool:
+    return step.wrote

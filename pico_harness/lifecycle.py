@@ -1,0 +1,135 @@
+"""How a session ends: close, shutdown, and the last steps after either or a fault."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pico_harness.call import Call
+from pico_harness.driver import Driver, Step
+from pico_harness.errors import SessionClosedError, WaitCycleError
+from pico_harness.scheduler import Action
+from pico_store.batch import Batch, MainBatch, PatchTask
+from pico_store.errors import PicoError
+from pico_store.limits import BATCH_WRITES_MAX
+
+
+class Lifecycle:
+    """Ends a session once, however often and by whomever it is asked.
+
+    Source: design §6.4; PROC-1.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._ended: asyncio.Future[None] = driver.loop.create_future()
+        self._stopping: asyncio.Task[None] | None = None
+        driver.on_drained = self._drained
+
+    async def close(self, call: Call) -> None:
+        """Stop everything that runs, without a mark on anything, and close the storage.
+
+        What was admitted before is finished first. Asking again waits for the same end; a caller
+        that is cancelled gives up waiting and changes nothing else.
+        """
+        self._check_caller(call, "close")
+        if self._driver.scheduler.phase in ("open", "stopping"):
+            self._driver.post(lambda: None, self._close)
+        await asyncio.shield(self._ended)
+
+    def _close(self, step: Step[None]) -> None:
+        if self._driver.scheduler.phase in ("open", "stopping"):
+            step.actions += self._driver.scheduler.close()
+
+    async def shutdown(self, call: Call) -> None:
+        """Mark every live task, run their aborts, then close.
+
+        Queued inputs stay as they are. What cannot run here, parked tasks and those of kinds that
+        are not registered, keeps its mark for the next open.
+
+        Raises:
+            SessionFaultedError: An abort broke its contract; the session is closed none the less.
+            SessionClosedError: A close came before the end; what is marked is aborted after the
+                next open.
+        """
+        self._check_caller(call, "shut down")
+        if self._stopping is None:
+            self._driver.admission.check_phase()
+            self._stopping = self._driver.loop.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        scheduler = self._driver.scheduler
+        step = Step(self._driver, self._marks, self._stopped)
+        while await self._driver.line.run(step, Call()):
+            step = Step(self._driver, self._marks, self._stopped)
+        await asyncio.shield(self._ended)
+        if self._driver.admission.fault is not None:
+            raise self._driver.admission.faulted()
+        left = sum(
+            not scheduler.parked(scheduler.live[id]) and not scheduler.orphaned(scheduler.live[id])
+            for id in scheduler.live.ids()
+        )
+        if left:
+            problem = f"closed with {left} marked tasks that had not ended"
+            raise SessionClosedError(f"{problem}; they are aborted when the session is driven next")
+
+    def _marks(self) -> Batch | None:
+        self._driver.admission.check_phase()
+        live = self._driver.scheduler.live
+        ids = [id for id in live.ids() if not live[id].task.abort][:BATCH_WRITES_MAX]
+        return MainBatch(tuple(PatchTask(id, abort=True) for id in ids)) if ids else None
+
+    def _stopped(self, step: Step[bool]) -> bool:
+        if self._driver.scheduler.phase == "open":
+            step.actions += self._driver.scheduler.stop()
+        return step.wrote
+
+    def _check_caller(self, call: Call, verb: str) -> None:
+        if call.invocation is not None:
+            problem = f"task {call.invocation.task_id} would {verb} the session that runs it"
+            raise WaitCycleError("TASKS-4", f"{problem}; allowed: from outside its invocation")
+
+    # --- The last steps ---
+
+    def _drained(self) -> None:
+        """Go on once nothing runs and nothing will."""
+        driver = self._driver
+        if driver.scheduler.phase == "stopping":
+            actions: list[Action] = driver.scheduler.close()
+            driver.dispatch(actions)
+            return
+        if driver.away is None:
+            try:
+                self._end_storage()
+            except Exception as error:  # noqa: BLE001 - handed to who closes
+                self._finish(error)
+            else:
+                self._finish(None)
+            return
+        ending = driver.away(self._end_storage)
+        ending.add_done_callback(lambda done: self._finish(done.exception()))
+
+    def _end_storage(self) -> None:
+        """Note that this end is no crash, and close the storage."""
+        driver = self._driver
+        try:
+            if driver.scheduler.phase == "closing":
+                live = driver.scheduler.live
+                for id in live.ids():
+                    if live[id].counted and not driver.scheduler.parked(live[id]):
+                        driver.storage.commit(driver.forget_crash(id))
+        except PicoError:
+            # A count too high parks a task a little early, which its host can undo.
+            pass
+        finally:
+            driver.storage.close()
+
+    def _finish(self, error: BaseException | None) -> None:
+        if self._driver.scheduler.phase == "closing":
+            self._driver.scheduler.phase = "closed"
+        if self._ended.done():
+            return
+        if error is None:
+            self._ended.set_result(None)
+        else:
+            self._ended.set_exception(error)

@@ -1,0 +1,139 @@
+"""Opening a session: what is read, and how the parts are put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from pico_harness.admission import Admission
+from pico_harness.ancestry import Ancestry
+from pico_harness.call import Invocation
+from pico_harness.clock import Clock, SystemClock
+from pico_harness.conversation import Conversations
+from pico_harness.driver import CRASHES, Away, Driver, FaultReport
+from pico_harness.inbox import Intake
+from pico_harness.live import LiveIndex
+from pico_harness.registry import Registry
+from pico_harness.runtime import TaskRuntime
+from pico_harness.scheduler import Scheduler
+from pico_harness.task_kind import RunnableKind
+from pico_harness.telemetry import NoTelemetry, Telemetry
+from pico_store.address import ScratchAddress, Seq
+from pico_store.errors import StoreIOError
+from pico_store.query import TaskQuery
+from pico_store.records import Task
+from pico_store.storage import Storage
+
+R = TypeVar("R")
+
+_PAGE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a harness works, where its defaults do not fit."""
+
+    on_task_fault: Literal["session", "task"] = "session"
+    """What a broken task contract ends: the session, or that task alone (TASKS-3)."""
+    crashes_max: int = 5
+    """How many losses in flight in a row park a task (TASKS-5)."""
+    on_report: Callable[[FaultReport], None] | None = None
+    """Told of every broken task contract."""
+    intake: Intake | None = None
+    """Gives an accepted input a place in the commit that accepts it, where it can."""
+    clock: Clock = field(default_factory=SystemClock)
+    telemetry: Telemetry = field(default_factory=NoTelemetry)
+    away: Away | None = None
+    """Runs commits that wait; if not given, a thread of the session's own where there are any."""
+
+
+DEFAULTS = Options()
+
+
+def make_driver(
+    storage: Storage, kinds: Registry[RunnableKind], options: Options
+) -> tuple[Driver, Conversations]:
+    """Read what is live in a session and return a driver that has started nothing.
+
+    Cost: the live tasks, a value of each that was in flight, and the links above them.
+    """
+    if storage.read_only:
+        problem = "the storage was opened read-only"
+        raise StoreIOError(f"{problem}; a harness needs it for writing")
+    known = _Kinds(kinds)
+    live = LiveIndex(_live_tasks(storage))
+    for id in live.ids():
+        _count_losses(storage, live, id)
+    # The three need one another: links are found in the live index and in storage.
+    ancestry = Ancestry(lambda conversation: admission.above(conversation))
+    scheduler = Scheduler(live, ancestry, known.has_task_kind, crashes_max=options.crashes_max)
+    admission = Admission(scheduler, storage)
+    for id in live.ids():
+        ancestry.hold(live[id].task.conversation_id)
+
+    def run(invocation: Invocation, task: Task) -> Coroutine[object, object, None]:
+        runtime = TaskRuntime(driver, conversations, invocation)
+        return kinds[task.kind].invoke(invocation.method, task, runtime)
+
+    driver = Driver(
+        storage,
+        known,
+        scheduler,
+        admission,
+        run=run,
+        away=options.away or (_thread(storage.session_id) if storage.commit_waits else None),
+        clock=options.clock,
+        telemetry=options.telemetry,
+        on_report=options.on_report,
+        on_task_fault=options.on_task_fault,
+    )
+    conversations = Conversations(driver, options.intake)
+    return driver, conversations
+
+
+class _Kinds:
+    """What a transaction asks about kinds, from the registry."""
+
+    def __init__(self, kinds: Registry[RunnableKind]) -> None:
+        self._kinds = kinds
+
+    def task_kind(self, name: str) -> RunnableKind:
+        return self._kinds[name]
+
+    def has_task_kind(self, name: str) -> bool:
+        return name in self._kinds
+
+
+def _live_tasks(storage: Storage) -> list[Task]:
+    found: list[Task] = []
+    after: Seq | None = None
+    while True:
+        page = storage.scan_tasks(TaskQuery(live=True, after=after, limit=_PAGE))
+        found += page.items
+        if page.next is None:
+            return found
+        after = page.next
+
+
+def _count_losses(storage: Storage, live: LiveIndex, id: Seq) -> None:
+    """Count how often a task was lost in flight in a row, this time included (TASKS-5)."""
+    task = live[id].task
+    if task.role != "inflight" and not task.abort:
+        return
+    version = storage.get_value(ScratchAddress(id, CRASHES))
+    live[id].counted = version is not None
+    before = version.value if version is not None else 0
+    live[id].crashes = before + 1 if isinstance(before, int) else 1
+
+
+def _thread(session_id: str) -> Away:
+    """Return what runs calls on one thread of a session's own, which ends with the process."""
+    executor = ThreadPoolExecutor(1, thread_name_prefix=f"pico-{session_id:.20}")
+
+    def away(work: Callable[[], R]) -> asyncio.Future[R]:
+        return asyncio.wrap_future(executor.submit(work))
+
+    return away

@@ -1,0 +1,125 @@
+"""The kinds that a harness knows, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from pico_harness.errors import KindError
+from pico_harness.kinds import EntryKind, TaskDeclaration
+
+
+class Named(Protocol):
+    """What a registry holds."""
+
+    @property
+    def name(self) -> str:
+        """Its name, unique within the registry."""
+        ...
+
+
+K = TypeVar("K", bound=Named)
+
+
+class Registry(Generic[K]):
+    """Kinds by name.
+
+    Source: TASKS-1.
+    """
+
+    def __init__(self, noun: str, check: Callable[[K], None]) -> None:
+        """Make an empty registry.
+
+        Args:
+            noun: What it holds, for messages.
+            check: Refuses one that is not well formed.
+        """
+        self._noun = noun
+        self._check = check
+        self.in_use: Callable[[str], bool] = lambda name: False
+        """Tells whether the kind of a name may not be taken away now."""
+        self._kinds: dict[str, K] = {}
+
+    def register(self, kind: K) -> None:
+        """Add a kind.
+
+        Raises:
+            KindError: It is not well formed, or its name is taken.
+        """
+        self._check(kind)
+        if kind.name in self._kinds:
+            problem = f"{self._noun} kind {kind.name!r} is registered"
+            raise KindError("TASKS-1", f"{problem}; allowed: replace, or another name")
+        self._kinds[kind.name] = kind
+
+    def replace(self, kind: K) -> None:
+        """Put a kind in the place of the one of its name; it must understand what that stored.
+
+        Raises:
+            KindError: It is not well formed, or there is none of its name.
+        """
+        self._check(kind)
+        if kind.name not in self._kinds:
+            raise self._unknown(kind.name, "register")
+        self._kinds[kind.name] = kind
+
+    def remove(self, name: str) -> None:
+        """Take a kind away.
+
+        Raises:
+            KindError: There is none of that name, or live tasks of it exist.
+        """
+        if name not in self._kinds:
+            raise self._unknown(name, "one that is registered")
+        if self.in_use(name):
+            problem = f"{self._noun} kind {name!r} has live tasks"
+            raise KindError("TASKS-1", f"{problem}; allowed: when they are settled, or replace")
+        del self._kinds[name]
+
+    def _unknown(self, name: str, allowed: str) -> KindError:
+        known = ", ".join(sorted(self._kinds)) or "none"
+        problem = f"no {self._noun} kind {name!r}; registered: {known}"
+        return KindError("TASKS-1", f"{problem}; allowed: {allowed}")
+
+    def get(self, name: str) -> K | None:
+        """Return the kind of a name, or ``None``."""
+        return self._kinds.get(name)
+
+    def __getitem__(self, name: str) -> K:
+        """Return the kind of a name.
+
+        Raises:
+            KindError: There is none.
+        """
+        kind = self._kinds.get(name)
+        if kind is None:
+            raise self._unknown(name, "register it first")
+        return kind
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._kinds
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(tuple(self._kinds.values()))
+
+
+class Kinds(Protocol):
+    """What a transaction asks about kinds."""
+
+    def task_kind(self, name: str) -> TaskDeclaration:
+        """Return the task kind registered under a name.
+
+        Raises:
+            KindError: There is none.
+        """
+        ...
+
+    def has_task_kind(self, name: str) -> bool:
+        """Tell whether a task kind of that name is registered."""
+        ...
+
+
+def check_entry_kind(kind: EntryKind[object]) -> None:
+    """Refuse an entry kind that is not well formed."""
+    if type(kind.name) is not str or not kind.name:
+        raise KindError("TASKS-1", f"{kind!r:.80}; allowed: EntryKind('name')")

@@ -1,0 +1,402 @@
+"""The scheduler: what must happen next, decided from the indexes and one event at a time.
+
+It is pure: it reads and changes its own indexes and returns actions; it calls no kind, no storage
+and no event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pico_harness.ancestry import Ancestry
+from pico_harness.call import Invocation, Method
+from pico_harness.errors import (
+    HarnessError,
+    SessionClosedError,
+    SessionStoppingError,
+    TaskCancelledError,
+    TaskParkedError,
+)
+from pico_harness.live import Changes, LiveIndex, LiveTask
+from pico_harness.waits import Outcome, Waiter, Waits
+from pico_store.address import Seq
+from pico_store.records import Task
+
+Phase: TypeAlias = Literal["open", "stopping", "closing", "faulted", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Call a method of a task's kind; the slot is taken already."""
+
+    invocation: Invocation
+    task: Task
+    """As it was when the slot was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Ask a running invocation to stop."""
+
+    invocation: Invocation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Tell a waiter how it ended; it is registered no more."""
+
+    waiter: Waiter
+    outcome: Outcome | HarnessError
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A kind broke its contract."""
+
+    invocation: Invocation
+    problem: str
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Nothing runs any more, and nothing will."""
+
+
+Action: TypeAlias = Start | Signal | Resolve | Broken | Drained
+
+
+class Scheduler:
+    """Decides which invocations run.
+
+    A task runs when it is served, live and has no invocation yet: its abort method if it carries
+    the mark, ``execute`` in role start once every dependency is terminal, ``recover`` in role
+    inflight. An invocation keeps its slot until its method returned, whatever became of the task.
+
+    Guarantees:
+        One invocation a task. Every event looks only at what it names and what depends on that.
+
+    Source: design §6.1 to §6.4.
+    """
+
+    def __init__(
+        self,
+        live: LiveIndex,
+        ancestry: Ancestry,
+        registered: Callable[[str], bool],
+        *,
+        crashes_max: int,
+    ) -> None:
+        """Make a scheduler that serves nothing yet.
+
+        Args:
+            live: The live tasks.
+            ancestry: Where they are; holds a link for each of them already.
+            registered: Tells whether a task kind of that name can run here.
+            crashes_max: How many losses in flight park a task (TASKS-5).
+        """
+        self.live = live
+        self.ancestry = ancestry
+        self.waits = Waits(live)
+        self.running: dict[Seq, Invocation] = {}
+        self.phase: Phase = "open"
+        self._registered = registered
+        self._crashes_max = crashes_max
+        # Those that may not be recovered again. Mostly none, and then nobody looks for what they
+        # hold up.
+        self._crashed = {id for id in live.ids() if live[id].crashes >= crashes_max}
+        self._drained = False
+
+    # --- Questions ---
+
+    def busy(self, conversation: Seq) -> bool:
+        """Tell whether a conversation has live foreground tasks."""
+        return self.live.foreground(conversation) > 0
+
+    def parked(self, live: LiveTask) -> bool:
+        """Tell whether a live task is left alone until the host says otherwise."""
+        if not self._registered(live.task.kind):
+            return live.task.background
+        return live.task.id in self._crashed
+
+    def crashed(self, id: Seq) -> bool:
+        """Tell whether a live task was lost in flight too often."""
+        return id in self._crashed
+
+    def orphaned(self, live: LiveTask) -> bool:
+        """Tell whether a live task would keep its conversation busy without being able to run."""
+        return not live.task.background and not self._registered(live.task.kind)
+
+    def foreground_closure(self, conversations: Iterable[Seq]) -> list[Seq]:
+        """Return the live foreground tasks of conversations and of what those tasks own.
+
+        Source: design §5.6; goes through live foreground owners only.
+        """
+        found: dict[Seq, None] = {}
+        stack = list(conversations)
+        met: set[Seq] = set()
+        while stack:
+            conversation = stack.pop()
+            if conversation in met:
+                continue
+            met.add(conversation)
+            for id in self.live.foreground_ids(conversation):
+                found[id] = None
+                stack += self.live[id].task.owns
+        return sorted(found)
+
+    # --- Events ---
+
+    def committed(self, changes: Changes) -> list[Action]:
+        """Decide what follows from a batch that the live index took over just now."""
+        actions: list[Action] = []
+        for id in changes.created:
+            live = self.live.get(id)
+            if live is not None:
+                self.ancestry.hold(live.task.conversation_id)
+        created = set(changes.created)
+        for task in changes.settled:
+            # One that was created and settled in the same batch was never held.
+            if task.id not in created:
+                self.ancestry.release(task.conversation_id)
+            self._crashed.discard(task.id)
+        for conversation in changes.deleted:
+            self.ancestry.detach_deleted(conversation)
+        for id in changes.marked:
+            invocation = self.running.get(id)
+            if invocation is not None and invocation.method != "abort":
+                actions.append(Signal(invocation, "the task was aborted"))
+        for ids in (changes.created, changes.changed, changes.marked, changes.freed):
+            self._reserve(ids, actions)
+        if changes.settled:
+            self._settled(changes.settled, actions)
+        return actions
+
+    def _settled(self, tasks: list[Task], actions: list[Action]) -> None:
+        for task in tasks:
+            for waiter in self.waits.of_task(task.id):
+                self._resolve(waiter, "terminal", actions)
+            if not task.background:
+                self._test_conversation(task.conversation_id, actions)
+        self._test_session(actions)
+        self._test_drained(actions)
+
+    def attached(self, conversation: Seq | None) -> list[Action]:
+        """Serve a conversation, or everything, and take the slots that this makes free to take."""
+        actions: list[Action] = []
+        if self.ancestry.attach(conversation):
+            self._reserve(self.live.ids(), actions)
+        return actions
+
+    def waiting(self, waiter: Waiter) -> list[Action]:
+        """Register a waiter, or resolve it at once."""
+        actions: list[Action] = []
+        self.waits.add(waiter)
+        if waiter.task is not None:
+            if waiter.task not in self.live:
+                self._resolve(waiter, "terminal", actions)
+        elif waiter.conversation is not None:
+            self._test_conversation(waiter.conversation, actions)
+        else:
+            self._test_session(actions)
+        return actions
+
+    def finished(self, invocation: Invocation, raised: BaseException | None) -> list[Action]:
+        """Give a slot back and decide what follows.
+
+        Args:
+            invocation: Whose method returned or raised.
+            raised: What it raised.
+        """
+        actions: list[Action] = []
+        id = invocation.task_id
+        assert self.running.get(id) is invocation, f"task {id}: a foreign invocation finished"
+        del self.running[id]
+        self.ancestry.release(invocation.conversation_id)
+        live = self.live.get(id)
+        problem = self._problem(invocation, live, raised)
+        if problem is not None:
+            actions.append(Broken(invocation, problem, raised))
+        elif live is not None:
+            self._reserve((id,), actions)
+        self._test_drained(actions)
+        return actions
+
+    def resumed(self, id: Seq) -> list[Action]:
+        """Let a parked task go on."""
+        self.live[id].crashes = 0
+        self._crashed.discard(id)
+        actions: list[Action] = []
+        self._reserve((id,), actions)
+        return actions
+
+    # --- The end ---
+
+    def stop(self) -> list[Action]:
+        """Serve nothing but aborts, of everything that is marked."""
+        self.phase = "stopping"
+        self.ancestry.attach(None)
+        actions: list[Action] = []
+        self._reserve(self.live.ids(), actions)
+        self._test_drained(actions)
+        return actions
+
+    def close(self) -> list[Action]:
+        """Start nothing more and ask everything that runs to stop."""
+        self.phase = "closing"
+        return self._end("the session closes", None)
+
+    def fault(self, error: Callable[[], HarnessError]) -> list[Action]:
+        """Start nothing more, reject every waiter and ask everything that runs to stop.
+
+        Args:
+            error: Makes the error for each waiter.
+        """
+        self.phase = "faulted"
+        return self._end("the session is faulted", error)
+
+    def _end(self, reason: str, error: Callable[[], HarnessError] | None) -> list[Action]:
+        actions: list[Action] = []
+        for waiter in self.waits.all():
+            if error is not None:
+                self._resolve(waiter, error(), actions)
+            elif waiter.task is not None:
+                closed = SessionClosedError(f"closed while waiting for task {waiter.task}")
+                self._resolve(waiter, closed, actions)
+            else:
+                self._resolve(waiter, "closed", actions)
+        actions += [Signal(invocation, reason) for invocation in self.running.values()]
+        self._drained = False
+        self._test_drained(actions)
+        return actions
+
+    # --- Decisions ---
+
+    def _reserve(self, ids: Iterable[Seq], actions: list[Action]) -> None:
+        if self.phase not in ("open", "stopping"):
+            return
+        for id in ids:
+            live = self.live.get(id)
+            if live is None or id in self.running:
+                continue
+            method = self._method(live)
+            if method is not None and self.ancestry.serves(live.task.conversation_id):
+                task = live.task
+                again = live.seeded and method != "execute"
+                live.seeded = False
+                invocation = Invocation(
+                    id, task.conversation_id, task.kind, method, live.epoch, again
+                )
+                self.running[id] = invocation
+                self.ancestry.hold(task.conversation_id)
+                actions.append(Start(invocation, task))
+
+    def _method(self, live: LiveTask) -> Method | None:
+        if not self._registered(live.task.kind) or self.parked(live):
+            return None
+        if live.task.abort:
+            return "abort"
+        if self.phase != "open":
+            return None
+        if live.task.role == "inflight":
+            return "recover"
+        return None if live.waits_for else "execute"
+
+    def _problem(
+        self, invocation: Invocation, live: LiveTask | None, raised: BaseException | None
+    ) -> str | None:
+        """Return how an invocation broke its kind's contract; ``None``: it kept it."""
+        if raised is not None:
+            if self.phase == "faulted" or self._expected(invocation, live, raised):
+                return None
+            return f"raised {type(raised).__name__}: {raised}"
+        if live is None or invocation.cancellation.requested:
+            return None
+        if invocation.method == "abort":
+            return "returned without settling the task"
+        if live.task.abort or live.epoch != invocation.first_epoch:
+            return None
+        return f"returned without a transition from status {live.task.status!r}"
+
+    def _expected(
+        self, invocation: Invocation, live: LiveTask | None, raised: BaseException
+    ) -> bool:
+        """Tell whether an exception is how an invocation that was asked to stop unwinds."""
+        if isinstance(raised, BaseExceptionGroup):
+            return all(self._expected(invocation, live, part) for part in raised.exceptions)
+        if isinstance(raised, asyncio.CancelledError):
+            return invocation.cancellation.requested
+        if isinstance(raised, TaskCancelledError):
+            return live is None or live.task.abort
+        if isinstance(raised, (SessionClosedError, SessionStoppingError)):
+            return self.phase in ("stopping", "closing", "closed")
+        return False
+
+    # --- Waiters ---
+
+    def _resolve(
+        self, waiter: Waiter, outcome: Outcome | HarnessError, actions: list[Action]
+    ) -> None:
+        if self.waits.remove(waiter):
+            actions.append(Resolve(waiter, outcome))
+
+    def _test_conversation(self, conversation: Seq, actions: list[Action]) -> None:
+        waiters = self.waits.of_conversation(conversation)
+        if not waiters:
+            return
+        if not self.busy(conversation):
+            for waiter in waiters:
+                self._resolve(waiter, "idle", actions)
+            return
+        if not self._crashed:
+            return
+        ids = self.live.foreground_ids(conversation)
+        stuck = self._stuck(ids)
+        if len(stuck) == len(ids):
+            for waiter in waiters:
+                self._resolve(waiter, TaskParkedError(stuck), actions)
+
+    def _test_session(self, actions: list[Action]) -> None:
+        if not self.waits.session:
+            return
+        if not self.live.foreground_total:
+            for waiter in list(self.waits.session):
+                self._resolve(waiter, "idle", actions)
+            return
+        if not self._crashed:
+            return
+        ids = [id for id in self.live.ids() if not self.live[id].task.background]
+        stuck = self._stuck(ids)
+        if len(stuck) == len(ids):
+            for waiter in list(self.waits.session):
+                self._resolve(waiter, TaskParkedError(stuck), actions)
+
+    def _stuck(self, ids: list[Seq]) -> list[Seq]:
+        """Return those of the tasks that are parked, or wait for one that is."""
+        stuck: list[Seq] = []
+        for id in ids:
+            stack, met = [id], {id}
+            while stack:
+                live = self.live[stack.pop()]
+                if live.task.id in self._crashed:
+                    stuck.append(id)
+                    break
+                above = live.waits_for - met
+                met |= above
+                stack += above
+        return sorted(stuck)
+
+    def _test_drained(self, actions: list[Action]) -> None:
+        if self._drained or self.running or self.phase == "open":
+            return
+        if self.phase == "stopping" and any(
+            not self.parked(self.live[id]) and not self.orphaned(self.live[id])
+            for id in self.live.ids()
+        ):
+            return
+        self._drained = True
+        actions.append(Drained())

@@ -1,0 +1,154 @@
+"""Typed names of state: what a session, a conversation or a task's scratch keeps under a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeAlias, TypeVar, overload
+
+import msgspec
+
+from pico_harness.errors import BuilderError, StoredTypeError
+from pico_store.address import (
+    Address,
+    ConversationAddress,
+    ScratchAddress,
+    Seq,
+    SessionAddress,
+)
+from pico_store.records import JsonValue
+
+Scope: TypeAlias = Literal["session", "conversation", "scratch"]
+
+T = TypeVar("T")
+# Covariant, so that a list of names of different types has a type; what may be written through a
+# name is held by the accessor that it is bound to.
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Name(Generic[T_co]):
+    """A name of state and the type of what it holds; the owner is bound where it is used."""
+
+    scope: Scope
+    namespace: str
+    type: type[T_co] | None
+    """What is kept; ``None``: any strict JSON, kept as it is."""
+    rewind: bool = False
+    """Whether forks see its history; only in a conversation."""
+    key: str | None = None
+
+    def address(self, owner: Seq | None) -> Address:
+        """Return the stored address.
+
+        Args:
+            owner: The conversation or the task; ``None`` for session state.
+        """
+        if self.scope == "session":
+            return SessionAddress(self.namespace, self.key)
+        if owner is None:
+            problem = f"{self.scope} state {self.namespace!r} without a {self.scope}"
+            raise BuilderError("STATE-1", f"{problem}; allowed: through a handle that binds one")
+        if self.scope == "conversation":
+            return ConversationAddress(owner, self.namespace, self.key, self.rewind)
+        return ScratchAddress(owner, self.namespace, self.key)
+
+    def encode(self, value: object) -> JsonValue:
+        """Return a value as it is stored."""
+        plain: JsonValue = value if self.type is None else msgspec.to_builtins(value)  # type: ignore[assignment]
+        return plain
+
+    def decode(self, stored: JsonValue) -> T_co:
+        """Return a stored value as its type.
+
+        Raises:
+            StoredTypeError: It is not of that type.
+        """
+        if self.type is None:
+            return stored  # type: ignore[return-value]
+        try:
+            return msgspec.convert(stored, self.type)
+        except msgspec.ValidationError as error:
+            problem = f"{self.scope} state {self.namespace!r}: {error}"
+            raise StoredTypeError("STATE-2", problem) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Value(_Name[T_co]):
+    """The name of one current value."""
+
+    def at_key(self, key: str) -> Value[T_co]:
+        """Return the name of one value of many under the same namespace."""
+        return replace(self, key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf(_Name[T_co]):
+    """The name of a list of elements, each with an id."""
+
+    def at_key(self, key: str) -> ListOf[T_co]:
+        """Return the name of one list of many under the same namespace."""
+        return replace(self, key=key)
+
+
+@overload
+def session_value(namespace: str) -> Value[JsonValue]: ...
+@overload
+def session_value(namespace: str, type: type[T]) -> Value[T]: ...
+def session_value(namespace: str, type: type[T] | None = None) -> Value[T] | Value[JsonValue]:
+    """Name a value of the whole session, current only."""
+    return Value("session", namespace, type)
+
+
+@overload
+def session_list(namespace: str) -> ListOf[JsonValue]: ...
+@overload
+def session_list(namespace: str, type: type[T]) -> ListOf[T]: ...
+def session_list(namespace: str, type: type[T] | None = None) -> ListOf[T] | ListOf[JsonValue]:
+    """Name a list of the whole session, current only."""
+    return ListOf("session", namespace, type)
+
+
+@overload
+def conversation_value(namespace: str, *, rewind: bool) -> Value[JsonValue]: ...
+@overload
+def conversation_value(namespace: str, type: type[T], *, rewind: bool) -> Value[T]: ...
+def conversation_value(
+    namespace: str, type: type[T] | None = None, *, rewind: bool
+) -> Value[T] | Value[JsonValue]:
+    """Name a value of each conversation.
+
+    Args:
+        namespace: 1 … 1,024 bytes of UTF-8.
+        type: What it holds; strict JSON as it is if not given.
+        rewind: True: forks see it as of their cut. False: no fork sees it.
+    """
+    return Value("conversation", namespace, type, rewind)
+
+
+@overload
+def conversation_list(namespace: str, *, rewind: bool) -> ListOf[JsonValue]: ...
+@overload
+def conversation_list(namespace: str, type: type[T], *, rewind: bool) -> ListOf[T]: ...
+def conversation_list(
+    namespace: str, type: type[T] | None = None, *, rewind: bool
+) -> ListOf[T] | ListOf[JsonValue]:
+    """Name a list of each conversation; see `conversation_value`."""
+    return ListOf("conversation", namespace, type, rewind)
+
+
+@overload
+def scratch_value(namespace: str) -> Value[JsonValue]: ...
+@overload
+def scratch_value(namespace: str, type: type[T]) -> Value[T]: ...
+def scratch_value(namespace: str, type: type[T] | None = None) -> Value[T] | Value[JsonValue]:
+    """Name a value of each task's scratch, gone when the task settles."""
+    return Value("scratch", namespace, type)
+
+
+@overload
+def scratch_list(namespace: str) -> ListOf[JsonValue]: ...
+@overload
+def scratch_list(namespace: str, type: type[T]) -> ListOf[T]: ...
+def scratch_list(namespace: str, type: type[T] | None = None) -> ListOf[T] | ListOf[JsonValue]:
+    """Name a list of each task's scratch, gone when the task settles."""
+    return ListOf("scratch", namespace, type)

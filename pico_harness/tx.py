@@ -1,0 +1,407 @@
+"""Transactions: what a builder reads and writes; ids are final, and one batch comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from pico_harness.errors import AuthorityError, UnknownTaskError
+from pico_harness.kinds import EntryKind, TaskState, TaskType, status_of
+from pico_harness.registry import Kinds
+from pico_harness.state import ListOf, Value
+from pico_harness.tx_reads import ABSENT, TxReads
+from pico_store.address import Address, ConversationAddress, Seq
+from pico_store.batch import (
+    DeleteConversation,
+    ListAppend,
+    ListClear,
+    ListRemove,
+    MainBatch,
+    MainWrite,
+    PatchTask,
+    ScratchBatch,
+    SettleTask,
+    StateWrite,
+    ValueDelete,
+    ValueSet,
+)
+from pico_store.query import ListQuery
+from pico_store.records import (
+    At,
+    ContextEdit,
+    Conversation,
+    Element,
+    Entry,
+    ForkPoint,
+    JsonObject,
+    Page,
+    Task,
+)
+from pico_store.storage import Storage
+
+D = TypeVar("D")
+S = TypeVar("S", bound=TaskState)
+T = TypeVar("T")
+
+
+class Tx(TxReads):
+    """One transaction of the session, for as long as its builder runs.
+
+    Guarantees:
+        Point reads see what was written before in it; a scan that its own writes would change
+        raises. Ids are final when returned. Nothing is written unless the builder returns.
+
+    Source: design §9.2; LINE-1, LINE-2, LINE-6.
+    """
+
+    __slots__ = ("_bound", "_by", "_saw_entry", "creates", "writes")
+
+    def __init__(
+        self,
+        storage: Storage,
+        kinds: Kinds,
+        *,
+        by: Seq | None = None,
+        conversation: Seq | None = None,
+        creates: bool = True,
+    ) -> None:
+        super().__init__(storage, kinds)
+        self.writes: list[MainWrite] = []
+        self._by = by
+        self._bound = conversation
+        self.creates = creates
+        """Whether it may make work: an abort may not (design §6.3)."""
+        self._saw_entry = False
+
+    # --- State ---
+
+    def value(self, name: Value[T], *, conversation: Seq | None = None) -> TxValue[T]:
+        """Return the value that a name stands for.
+
+        Args:
+            name: A session or conversation value.
+            conversation: Whose; not needed where the transaction is bound to one.
+        """
+        return TxValue(self, name, self._address(name, conversation))
+
+    def list(self, name: ListOf[T], *, conversation: Seq | None = None) -> TxList[T]:
+        """Return the list that a name stands for; see `value`."""
+        return TxList(self, name, self._address(name, conversation))
+
+    def _address(self, name: Value[T] | ListOf[T], conversation: Seq | None) -> Address:
+        self._check_alive()
+        if name.scope == "scratch":
+            problem = f"scratch state {name.namespace!r} in a main transaction"
+            raise self._poisoned("LINE-6", f"{problem}; allowed: in runtime.scratch")
+        return name.address(self._conversation(conversation) if name.scope != "session" else None)
+
+    def _conversation(self, conversation: Seq | None) -> Seq:
+        found = self._bound if conversation is None else conversation
+        if found is None:
+            problem = "no conversation; allowed: conversation=ID, or a conversation's own commit"
+            raise self._poisoned("LINE-6", problem)
+        return found
+
+    def write_state(self, write: StateWrite) -> Seq:
+        """Add a state write; rewindable conversation state comes before entries (design §3.2)."""
+        address = write.address
+        if self._saw_entry and isinstance(address, ConversationAddress) and address.rewind:
+            problem = f"rewindable state {address.namespace!r} written after an entry"
+            raise self._poisoned("LINE-6", f"{problem}; allowed: before every entry of the commit")
+        return self._push(write)
+
+    def _push(self, write: MainWrite) -> Seq:
+        self._check_alive()
+        self.writes.append(write)
+        return Seq(self.first + len(self.writes) - 1)
+
+    # --- Entries ---
+
+    def entry(
+        self,
+        kind: EntryKind[D],
+        data: D | None = None,
+        *,
+        conversation: Seq | None = None,
+        model: Sequence[JsonObject] | None = None,
+        key: str | None = None,
+        head: Seq | Literal["self"] | None = None,
+        edits: Iterable[ContextEdit] | None = None,
+    ) -> Seq:
+        """Append an entry and return its id.
+
+        Args:
+            kind: Its kind, which need not be registered.
+            data: What it carries besides messages; nothing is stored for ``None``.
+            conversation: Where; not needed where the transaction is bound to one.
+            model: The messages that it contributes to the context.
+            key: An indexed name within the kind.
+            head: Where the context begins from here on; ``"self"`` for this entry.
+            edits: Changes to what earlier entries contribute.
+        """
+        self._check_alive()
+        id = Seq(self.first + len(self.writes))
+        stored = data if kind.type is None else msgspec.to_builtins(data)
+        entry = Entry(
+            id=id,
+            conversation_id=self._conversation(conversation),
+            kind=kind.name,
+            key=key,
+            by_task_id=self._by,
+            data=UNSET if data is None else stored,  # type: ignore[arg-type]
+            model=None if model is None else list(model),
+            head=id if head == "self" else head,
+            edits=None if edits is None else tuple(edits),
+        )
+        self._saw_entry = True
+        self.entries_written[id] = entry
+        return self._push(entry)
+
+    # --- Tasks ---
+
+    def task(
+        self,
+        kind: TaskType[S],
+        state: S,
+        *,
+        conversation: Seq | None = None,
+        after: Iterable[Seq] = (),
+        background: bool = False,
+    ) -> Seq:
+        """Create a task in its kind's initial status and return its id.
+
+        Args:
+            kind: A registered kind.
+            state: Its initial variant.
+            conversation: Where; not needed where the transaction is bound to one.
+            after: Tasks of the same ownership tree that must be terminal before it starts.
+            background: Whether abort and idleness of its conversation leave it alone.
+
+        Raises:
+            KindError: The kind is not registered, or the state is none of its own.
+            AuthorityError: An abort invocation creates no successors (design §6.3).
+        """
+        self._check_creates("task")
+        registered = self._kinds.task_kind(kind.name)
+        registered.role(state)
+        if type(state) is not registered.initial:
+            problem = f"a new {kind.name!r} task in status {status_of(state)!r}"
+            allowed = status_of(registered.initial)
+            raise self._poisoned("LINE-6", f"{problem}; allowed: {allowed!r}")
+        id = Seq(self.first + len(self.writes))
+        task = Task(
+            id=id,
+            conversation_id=self._conversation(conversation),
+            kind=kind.name,
+            status=status_of(state),
+            role="start",
+            state=msgspec.to_builtins(state),
+            after=tuple(after),
+            background=background,
+            turn=registered.turn,
+        )
+        self.tasks_written[id] = task
+        return self._push(task)
+
+    def patch(self, task: Seq, state: TaskState) -> None:
+        """Give the invocation's own task another state that is not terminal.
+
+        Args:
+            task: Its id.
+            state: The whole new variant; `msgspec.structs.replace` changes single fields.
+        """
+        self._transition(task, state, settle=False)
+
+    def settle(self, task: Seq, state: TaskState) -> None:
+        """End the invocation's own task; its scratch goes with the same commit."""
+        self._transition(task, state, settle=True)
+
+    def _transition(self, id: Seq, state: TaskState, *, settle: bool) -> None:
+        self._check_alive()
+        task = self._own_task(id)
+        role = self._kinds.task_kind(task.kind).role(state)
+        status = status_of(state)
+        if (role == "terminal") is not settle:
+            verb, other = ("settle", "patch") if settle else ("patch", "settle")
+            problem = f"{verb} of task {id} ({task.kind}) to {status!r}, whose role is {role}"
+            raise self._poisoned("LINE-6", f"{problem}; allowed: {other}")
+        stored: JsonObject = msgspec.to_builtins(state)
+        self.tasks_written[id] = msgspec.structs.replace(
+            task, status=status, role=role, state=stored
+        )
+        if settle:
+            self._push(SettleTask(id, status, stored))
+        else:
+            self._push(PatchTask(id, status, role, stored))
+
+    def _own_task(self, id: Seq) -> Task:
+        if id != self._by:
+            who = "the host" if self._by is None else f"task {self._by}"
+            problem = f"{who} changes the state of task {id}"
+            raise self._poison(
+                AuthorityError("LINE-6", f"{problem}; allowed: its own invocation, and abort marks")
+            )
+        task = self._task(id)
+        if task is None or task.role == "terminal":
+            problem = f"task {id} was settled already in this transaction"
+            raise self._poison(UnknownTaskError("LINE-6", problem))
+        return task
+
+    def abort_task(self, task: Seq) -> bool:
+        """Mark a live task as to be aborted; False where it is terminal or unknown.
+
+        Source: design §6.3; marking again changes nothing.
+        """
+        self._check_alive()
+        found = self._task(task)
+        if found is None or found.role == "terminal":
+            return False
+        if not found.abort:
+            self.tasks_written[task] = msgspec.structs.replace(found, abort=True)
+            self._push(PatchTask(task, abort=True))
+        return True
+
+    # --- Conversations ---
+
+    def create_conversation(
+        self, *, owner: Seq | None = None, fork: ForkPoint | None = None
+    ) -> Seq:
+        """Create a conversation and return its id.
+
+        Args:
+            owner: The live task that it belongs to.
+            fork: What it continues; its entries up to there are shared.
+        """
+        self._check_creates("conversation")
+        id = Seq(self.first + len(self.writes))
+        conversation = Conversation(id, fork, owner)
+        self.conversations_written[id] = conversation
+        return self._push(conversation)
+
+    def delete_conversation(self, conversation: Seq) -> None:
+        """Delete a conversation and all that its tasks own; refused while one of them is live."""
+        self.conversations_written[conversation] = ABSENT
+        self._push(DeleteConversation(conversation))
+
+    def _check_creates(self, what: str) -> None:
+        self._check_alive()
+        if not self.creates:
+            problem = f"the abort of task {self._by} creates a {what}"
+            raise self._poison(
+                AuthorityError("TASKS-7", f"{problem}; allowed: outcomes and clean-up")
+            )
+
+    def batch(self) -> MainBatch | None:
+        """End the transaction and return its batch; ``None`` if nothing was written."""
+        self.end()
+        return MainBatch(tuple(self.writes)) if self.writes else None
+
+
+class ScratchTx(TxReads):
+    """One transaction of a task's scratch; it reads everything and writes nothing else.
+
+    Source: design §4.6.
+    """
+
+    __slots__ = ("_by", "writes")
+
+    def __init__(self, storage: Storage, kinds: Kinds, *, by: Seq) -> None:
+        super().__init__(storage, kinds)
+        self.writes: list[StateWrite] = []
+        self._by = by
+
+    def value(self, name: Value[T]) -> TxValue[T]:
+        """Return the scratch value that a name stands for."""
+        return TxValue(self, name, self._address(name))
+
+    def list(self, name: ListOf[T]) -> TxList[T]:
+        """Return the scratch list that a name stands for."""
+        return TxList(self, name, self._address(name))
+
+    def _address(self, name: Value[T] | ListOf[T]) -> Address:
+        self._check_alive()
+        if name.scope != "scratch":
+            problem = f"{name.scope} state {name.namespace!r} in a scratch transaction"
+            raise self._poisoned("LINE-6", f"{problem}; allowed: scratch names")
+        return name.address(self._by)
+
+    def write_state(self, write: StateWrite) -> Seq:
+        """Add a write of this scratch."""
+        self._check_alive()
+        self.writes.append(write)
+        return Seq(self.first + len(self.writes) - 1)
+
+    def batch(self) -> ScratchBatch | None:
+        """End the transaction and return its batch; ``None`` if nothing was written."""
+        self.end()
+        return ScratchBatch(self._by, tuple(self.writes)) if self.writes else None
+
+
+class TxValue(Generic[T]):
+    """One value within a transaction."""
+
+    __slots__ = ("_address", "_name", "_tx")
+
+    def __init__(self, tx: Tx | ScratchTx, name: Value[T], address: Address) -> None:
+        self._tx = tx
+        self._name = name
+        self._address = address
+
+    def get(self, at: At | None = None) -> T | None:
+        """Return the value, or ``None`` where it is absent.
+
+        Args:
+            at: A committed entry; only of rewindable values.
+        """
+        stored = self._tx.read_value(self._address, at)
+        return None if stored is ABSENT else self._name.decode(stored)  # type: ignore[arg-type]
+
+    def set(self, value: T) -> None:
+        """Give it a value."""
+        self._write(ValueSet(self._address, self._name.encode(value)))
+
+    def delete(self) -> None:
+        """Make it absent, an inherited one too."""
+        self._write(ValueDelete(self._address))
+
+    def _write(self, write: ValueSet | ValueDelete) -> None:
+        self._tx.write_state(write)
+        absent = isinstance(write, ValueDelete)
+        self._tx.values_written[self._address] = ABSENT if absent else write.value  # type: ignore[union-attr]
+
+
+class TxList(Generic[T]):
+    """One list within a transaction."""
+
+    __slots__ = ("_address", "_name", "_tx")
+
+    def __init__(self, tx: Tx | ScratchTx, name: ListOf[T], address: Address) -> None:
+        self._tx = tx
+        self._name = name
+        self._address = address
+
+    def append(self, value: T) -> Seq:
+        """Add an element and return its id."""
+        return self._write(ListAppend(self._address, self._name.encode(value)))
+
+    def remove(self, element: Seq) -> None:
+        """Hide one element that is shown now."""
+        self._write(ListRemove(self._address, element))
+
+    def clear(self) -> None:
+        """Hide every element."""
+        self._write(ListClear(self._address))
+
+    def _write(self, write: ListAppend | ListRemove | ListClear) -> Seq:
+        seq = self._tx.write_state(write)
+        self._tx.lists_written.add(self._address)
+        return seq
+
+    def read(self, query: ListQuery | None = None) -> Page[Element[T]]:
+        """Return a page of its elements; refused after a write of it in the same transaction."""
+        page = self._tx.read_list(self._address, query or ListQuery())
+        items = [Element(item.id, self._name.decode(item.value)) for item in page.items]
+        return Page(items, page.read_at, page.next)
