@@ -99,7 +99,7 @@ def _check_marker(path: str) -> None:
         with open(os.path.join(path, _MARKER), "rb") as file:
             text = file.read(4096)
     except FileNotFoundError as error:
-        if not os.path.lexists(path):
+        if not os.path.exists(path):
             raise
         problem = f"{path}: a folder without {_MARKER}, so no store; nothing was changed"
         raise NotAStoreError(problem) from error

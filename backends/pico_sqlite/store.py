@@ -78,6 +78,10 @@ class SqliteStore:
         """
         if compress:
             Compression(LEVEL)
+        self._given = path
+        # SQLite puts its log beside what a link leads to.
+        if os.path.islink(path) and os.path.exists(path):
+            path = os.path.realpath(path)
         check_file(path, create=create)
         self._path = path
         self._durability: Durability = durability
@@ -106,7 +110,7 @@ class SqliteStore:
             options.append(f"durability={self._durability}")
         if self._compress:
             options.append("compression=zstd")
-        return f"sqlite:{self._path}{'?' * bool(options)}{'&'.join(options)}"
+        return f"sqlite:{self._given}{'?' * bool(options)}{'&'.join(options)}"
 
     @property
     def transactions(self) -> int:

@@ -28,7 +28,7 @@ from pico_store.errors import (
     PicoError,
     StorageClosedError,
     StoreBusyError,
-    UnsupportedError,
+    StoreIOError,
 )
 from pico_store.storage import Durability
 
@@ -140,8 +140,8 @@ class Writer:
         with self.lock, translated(self.path, act):
             self.check_open()
             if self._read_only:
-                problem = f"{self.path} may not be written; see its permissions, or open read-only"
-                raise UnsupportedError("DUR-5", "", problem)
+                problem = f"{self.path}: {act}: may not be written; see its permissions"
+                raise StoreIOError(f"{problem}, or open the session read-only")
             self.wrote = True
             try:
                 self._set_level(self._main_level)
