@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from resource import RLIM_INFINITY, RLIMIT_FSIZE, getrlimit
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -34,6 +35,13 @@ WAL_BYTES_MAX: Final = 16 << 20
 _MAGIC: Final = b"SQLite format 3\0"
 _PAGE_BYTES_MIN: Final = 512
 _FIRST_BYTES: Final = 32_768
+# What SQLite says where a file cannot grow, except for a full disk.
+_GROWING: Final = (
+    apsw.SQLITE_IOERR_WRITE,
+    apsw.SQLITE_IOERR_TRUNCATE,
+    apsw.SQLITE_IOERR_SHMSIZE,
+    apsw.SQLITE_IOERR_SHMOPEN,
+)
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 # The files that were open when this process was forked.
 _inherited: set[tuple[int, int]] = set()
@@ -182,6 +190,11 @@ def translate(path: str, act: str, error: apsw.Error) -> PicoError:
             return StoreDamagedError(f"{path}: {act}: {problem}")
         case apsw.CorruptError():
             return StoreDamagedError(f"{path}: {act}: {error}; run pico verify")
+    if isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _GROWING:
+        limit, _ = getrlimit(RLIMIT_FSIZE)
+        if limit != RLIM_INFINITY:
+            problem = f"a file would pass this process's limit of {limit:,} bytes"
+            return StoreFullError(f"{path}: {act}: {problem}; raise it (ulimit -f) and try again")
     return StoreIOError(f"{path}: {act}: {error}; check the disk and permissions, then try again")
 
 
