@@ -177,6 +177,15 @@ def _check_version(path: str, *, application: int, version: int, empty: bool) ->
         )
 
 
+def limit_met(error: apsw.Error) -> str:
+    """Return that a limit of file sizes was met, where that explains an error."""
+    limit, _ = getrlimit(RLIMIT_FSIZE)
+    grows = isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _GROWING
+    if not grows or limit == RLIM_INFINITY:
+        return ""
+    return f"a file would pass this process's limit of {limit:,} bytes"
+
+
 def translate(path: str, act: str, error: apsw.Error) -> PicoError:
     """Return the error of ours that says what the caller can do about one of the engine's."""
     match error:
@@ -190,11 +199,9 @@ def translate(path: str, act: str, error: apsw.Error) -> PicoError:
             return StoreDamagedError(f"{path}: {act}: {problem}")
         case apsw.CorruptError():
             return StoreDamagedError(f"{path}: {act}: {error}; run pico verify")
-    if isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _GROWING:
-        limit, _ = getrlimit(RLIMIT_FSIZE)
-        if limit != RLIM_INFINITY:
-            problem = f"a file would pass this process's limit of {limit:,} bytes"
-            return StoreFullError(f"{path}: {act}: {problem}; raise it (ulimit -f) and try again")
+    problem = limit_met(error)
+    if problem:
+        return StoreFullError(f"{path}: {act}: {problem}; raise it (ulimit -f) and try again")
     return StoreIOError(f"{path}: {act}: {error}; check the disk and permissions, then try again")
 
 
