@@ -44,6 +44,7 @@ from pico_store.errors import (
     UnknownSessionError,
 )
 from pico_store.names import check_name, check_path
+from pico_store.owning import check_opening
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Durability, OpenReport, SessionInfo, VacuumReport, VerifyReport
@@ -113,6 +114,7 @@ class JsonlStore:
         self, session_id: str, *, read_only: bool = False, take_over: bool = False
     ) -> JsonlStorage:
         self._check_open()
+        check_opening(read_only=read_only, take_over=take_over)
         check_name(session_id, "sessionId")
         place = find_session(self._path, session_id)
         with translated(place.folder, "open"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
@@ -68,7 +69,7 @@ def existing_store(url: str) -> Iterator[Store]:
         store = open_store(url, create=False)
     except StoreUnusableError as error:
         if type(error) is StoreUnusableError and str(error).startswith("no store at"):
-            hint = _unexpanded(url) or f"make one: pico import FILE {url}"
+            hint = _leads_nowhere(url) or f"make one: pico import FILE {url}"
             raise StoreUnusableError(f"{error}; {hint}") from error
         raise
     try:
@@ -94,14 +95,16 @@ def _made(url: str) -> Store:
         return open_store(url)
     except StoreUnusableError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            hint = _unexpanded(url) or "make the folder first"
+            hint = _leads_nowhere(url) or "make the folder first"
             raise StoreUnusableError(f"{error}; {hint}") from error
         raise
 
 
-def _unexpanded(url: str) -> str:
-    """Return what to say of a home folder that neither the shell nor pico has filled in."""
+def _leads_nowhere(url: str) -> str:
+    """Return what to say of a link to nothing, and of a home folder that nobody has filled in."""
     _, path, _ = split_url(url)
+    if os.path.islink(path) and not os.path.exists(path):
+        return f"it is a link to {os.readlink(path)}, which is not there"
     return "~ is not expanded inside a URL; write $HOME" if path.startswith("~") else ""
 
 

@@ -23,6 +23,9 @@ from pico_store.errors import (
     StoreUrlError,
 )
 from tests.cli.running import Pico, buffered, pico_process
+from tests.packaging.repository import ROOT
+
+EXAMPLE = str(ROOT / "examples" / "session.jsonl")
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -255,3 +258,37 @@ def test_an_owned_session_says_what_to_do_here(pico: Pico, url: str) -> None:
     store.close()
     assert ended.code == 3
     assert ended.err.endswith("; wait until it closes the session, or end that process\n")
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "lmdb", "jsonl"])
+def test_a_link_is_the_store_that_it_leads_to(pico: Pico, tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "link").symlink_to("store")
+    nowhere = f"{scheme}:{tmp_path}/link"
+    for arguments in (("digest", nowhere), ("import", EXAMPLE, nowhere)):
+        ended = pico(*arguments)
+        assert (ended.code, ended.out) == (3, "")
+        assert "it is a link to store, which is not there" in ended.err
+    assert not (tmp_path / "store").exists()
+    pico.done("import", EXAMPLE, f"{scheme}:{tmp_path}/store")
+
+    through = [pico.done(command, nowhere) for command in ("digest", "verify", "show")]
+
+    assert through == [
+        pico.done(command, f"{scheme}:{tmp_path}/store") for command in ("digest", "verify", "show")
+    ]
+
+
+@pytest.mark.parametrize("kib", [8, 48, 64])
+@pytest.mark.parametrize("scheme", ["sqlite", "lmdb", "jsonl"])
+def test_a_limit_of_file_sizes_is_said(tmp_path: Path, scheme: str, kib: int) -> None:
+    command = f'ulimit -f {kib}; exec "$0" -m pico_store.cli import "$1" {scheme}:"$2"/store'
+    arguments = ["bash", "-c", command, sys.executable, EXAMPLE, str(tmp_path)]
+
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
+
+    if scheme == "jsonl" and not ended.returncode:
+        # It needs less.
+        assert kib > 8
+        return
+    assert ended.returncode == 3
+    assert "this process's limit" in ended.stderr or "no room" in ended.stderr
