@@ -120,16 +120,20 @@ def _check_header(path: str, *, create: bool) -> None:
     if not header.strip(b"\0") and os.path.exists(f"{path}-journal"):
         # The power failed while the file was made; SQLite undoes that when it opens it.
         return
+    # Beside a log or a journal, a power cut may have left any sector old: SQLite mends that.
+    is_settled = not any(_bytes_of(path + end) for end in ("-wal", "-journal"))
+    is_ours = is_settled and SCHEMA[1].encode() in first
     is_marked = header[68:72] == APPLICATION_ID.to_bytes(4, "big")
-    if header.startswith(_MAGIC) != is_marked and (is_marked or SCHEMA[1].encode() in first):
+    has_magic = header.startswith(_MAGIC)
+    if has_magic != is_marked and is_settled and (is_marked or is_ours):
         raise StoreDamagedError(
             f"{path}: offset 0: its header is damaged; nothing was changed; restore a backup"
         )
-    if not header.startswith(_MAGIC):
-        if SCHEMA[1].encode() in first:
-            raise StoreDamagedError(
-                f"{path}: offset 0: its header is gone; nothing was changed; restore a backup"
-            )
+    if not has_magic and is_ours:
+        raise StoreDamagedError(
+            f"{path}: offset 0: its header is gone; nothing was changed; restore a backup"
+        )
+    if not has_magic:
         raise NotAStoreError(f"{path}: not a SQLite file; nothing was changed")
     _check_version(
         path,
@@ -138,6 +142,13 @@ def _check_header(path: str, *, create: bool) -> None:
         # One page, and nothing on it.
         empty=header[28:32] == b"\0\0\0\1" and header[103:105] == b"\0\0",
     )
+
+
+def _bytes_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _first_bytes(path: str) -> bytes:
