@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from pico_jsonl.folder import place_in, session_folders
+from pico_jsonl.folder import is_ours, place_in, session_folders
 from pico_jsonl.opening import load_what_is_whole
 from pico_memory.snapshot import snapshot
 from pico_store.errors import PicoError
@@ -17,7 +17,8 @@ from pico_store.storage import Problem
 def salvage_store(path: str) -> Iterator[Readable]:
     """Yield the sessions of a store by the names of their folders; change nothing."""
     for folder in session_folders(path):
-        yield _readable(folder)
+        if is_ours(folder):
+            yield _readable(folder)
 
 
 def _readable(folder: str) -> Readable:

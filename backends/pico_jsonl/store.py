@@ -44,7 +44,7 @@ from pico_store.errors import (
     StorageClosedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name, check_path
+from pico_store.names import check_name, check_outside, check_path
 from pico_store.salvage import Readable
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
@@ -178,6 +178,7 @@ class JsonlStore:
     def backup(self, path: str) -> None:
         self._check_open()
         check_path(path)
+        check_outside(path, self._path)
         backup_store(path, self._exports(), self._disk)
 
     def close(self) -> None:
