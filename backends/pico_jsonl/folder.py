@@ -37,6 +37,7 @@ from pico_store.errors import (
 _MARKER: Final = "store.json"
 _FORMAT: Final = "pico-jsonl-store"
 _VERSION: Final = 1
+_SESSION_FILES: Final = frozenset(("control", "main.jsonl", "spare.jsonl"))
 # What is being made or removed; a session's folder never begins so.
 _NEW: Final = ".new-"
 _GONE: Final = ".gone-"
@@ -164,6 +165,15 @@ def session_folders(path: str) -> list[str]:
         if not name.startswith(".") and name != _MARKER
     ]
     return list(filter(os.path.isdir, folders))
+
+
+def is_ours(folder: str) -> bool:
+    """Tell whether a folder is what a session was or is in; else pico did not make it.
+
+    An empty one is: a session's folder comes into being with its files in it.
+    """
+    names = os.listdir(folder)
+    return not names or any(name in _SESSION_FILES or name.startswith("scratch-") for name in names)
 
 
 def place_in(folder: str) -> Place | None:

@@ -31,7 +31,7 @@ from pico_store.errors import (
     StoreDamagedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name, check_path
+from pico_store.names import check_name, check_outside, check_path
 from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_store.owning import check_opening, owned_problem
@@ -231,6 +231,7 @@ class LmdbStore:
     def backup(self, path: str) -> None:
         self._check_open()
         check_path(path)
+        check_outside(path, self._path)
         backup_folder(self._environment, path)
 
     def close(self) -> None:

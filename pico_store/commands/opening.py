@@ -17,6 +17,8 @@ from pico_store.records import At
 from pico_store.storage import Storage, Store
 
 _LISTED = 10
+# A third party's backend may keep a store in either.
+_FOLDERS = ("jsonl", "lmdb")
 
 
 def add_store(parser: ArgumentParser) -> None:
@@ -95,8 +97,10 @@ def _made(url: str) -> Store:
         return open_store(url)
     except StoreUnusableError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            hint = _leads_nowhere(url) or "make the folder first"
-            raise StoreUnusableError(f"{error}; {hint}") from error
+            folder = os.path.dirname(os.path.abspath(split_url(url)[1]))
+            hint = _leads_nowhere(url) or ("" if os.path.isdir(folder) else "make the folder first")
+            if hint:
+                raise StoreUnusableError(f"{error}; {hint}") from error
         raise
 
 
@@ -112,7 +116,8 @@ def _lasts(url: str) -> bool:
     scheme, path, _ = split_url(url)
     backend = find_backend(scheme)
     if backend.promises.durability and not path:
-        raise UsageError(f"{url} names no file; write it as {scheme}:FILE")
+        what = "file" if scheme == "sqlite" else "folder" if scheme in _FOLDERS else "path"
+        raise UsageError(f"{url} names no {what}; write it as {scheme}:{what.upper()}")
     return bool(backend.promises.durability)
 
 
