@@ -13,6 +13,7 @@ from typing import NoReturn, TextIO
 
 from pico_store.command import ENTRY_POINT_GROUP, Command, UsageError
 from pico_store.errors import MissingDriverError, PicoError, RefusedError
+from pico_store.interruption import came, raised_again
 
 DONE = 0
 USAGE = 2
@@ -57,12 +58,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         return _say("there is no output to write to: it was closed", UNUSABLE)
     _never_fail_to_print(sys.stdout)
-    code = _outcome(list(sys.argv[1:] if argv is None else argv))
+    with raised_again():
+        code = _outcome(list(sys.argv[1:] if argv is None else argv))
+        stopped = came()
     try:
         sys.stdout.flush()
     except OSError:
         # It was said already; the interpreter would fail once more on its way out.
         _silence(sys.stdout)
+    if stopped and code != INTERRUPTED:
+        # It met the last moments, or code that holds on to what it should pass on.
+        return _say("interrupted", 128 + stopped)
     return code
 
 

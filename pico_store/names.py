@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from pico_store.errors import InvalidBatchError, InvalidQueryError, LimitExceededError
@@ -69,6 +70,13 @@ def check_path(path: object) -> None:
             problem = "lone surrogate"
     if problem:
         raise InvalidQueryError("DUR-7", "path", f"{problem}; allowed: a str that names a new file")
+
+
+def check_outside(path: str, folder: str) -> None:
+    """Refuse a backup within the folder of the store that it is of."""
+    if os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep):
+        problem = f"{path} is within the store {folder}; allowed: a place outside of it"
+        raise InvalidQueryError("DUR-7", "path", problem)
 
 
 def check_seq(value: object, path: str) -> None:

@@ -56,4 +56,4 @@ def compresses(options: Mapping[str, str]) -> bool:
 
 
 def _refusal(name: str, given: str, allowed: str) -> StoreUrlError:
-    return StoreUrlError("URL-3", name, f"{name}={given!r:.40}; allowed: {allowed}")
+    return StoreUrlError("URL-3", "", f"{name}={given!r:.40}; allowed: {allowed}")

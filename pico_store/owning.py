@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from pico_store.errors import RefusedError
 from pico_store.storage import Owner
+
+
+def check_opening(*, read_only: bool, take_over: bool) -> None:
+    """Refuse to take a session over only to read it; every `Store.open` asks this first.
+
+    Source: SPEC.md, OWN-5.
+    """
+    if read_only and take_over:
+        problem = "with read_only=True; allowed: one of the two, a reader disturbs no owner"
+        raise RefusedError("OWN-5", "take_over", problem)
 
 
 def owned_problem(session_id: str, owner: Owner) -> str:

@@ -318,9 +318,11 @@ class Store(Protocol):
         Args:
             session_id: An id that ``sessions`` lists.
             read_only: Take no ownership and disturb no owner.
-            take_over: Take the session from a live owner, whose next commit is then refused.
+            take_over: Take the session from a live owner, whose next commit is then refused; not
+                with ``read_only``.
 
         Raises:
+            RefusedError: ``read_only`` and ``take_over`` at once (OWN-5).
             UnknownSessionError: The store holds no such session.
             SessionOwnedError: A live owner, named in the message, holds it.
         """

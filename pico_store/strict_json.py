@@ -43,31 +43,22 @@ def pack(value: JsonValue, path: str) -> bytes:
 
     Source: SPEC.md, JSON-1 to JSON-6.
     """
-    # The look at its parts stands here, not in a function: most commits are one small value, and
-    # calls are most of what they cost. A container is never deeper than there are parts before it.
-    left = _QUICK_PARTS
-    parts: list[object] = [value]
-    for part in parts:
-        if type(part) is dict:
-            left -= len(part)
-            if left < 0:
-                _look_closer(value, path)
-                break
-            for key, item in part.items():
-                if type(key) is not str:
-                    _refuse(value, path)
-                if type(item) is not str and type(item) is not int:
+    # The look at a flat object stands here, not in a function: most commits are one small value,
+    # and calls are most of what they cost.
+    if type(value) is dict and len(value) <= _QUICK_PARTS:
+        parts: list[object] | None = None
+        for key, item in value.items():
+            if type(key) is not str:
+                _refuse(value, path)
+            if type(item) is not str and type(item) is not int:
+                if parts is None:
+                    parts = [item]
+                else:
                     parts.append(item)
-        elif type(part) is list:
-            left -= len(part)
-            if left < 0:
-                _look_closer(value, path)
-                break
-            for item in part:
-                if type(item) is not str and type(item) is not int:
-                    parts.append(item)
-        elif type(part) not in _PLAIN and (type(part) is not float or not isfinite(part)):
-            _refuse(value, path)
+        if parts is not None:
+            _look_at(parts, _QUICK_PARTS - len(value), value, path)
+    else:
+        _look_at([value], _QUICK_PARTS, value, path)
     try:
         packed = _pack(value)
     except (UnicodeEncodeError, OverflowError, ValueError, TypeError, RecursionError) as error:
@@ -89,6 +80,39 @@ def unpack(packed: bytes) -> JsonValue:
 def json_size(value: JsonValue) -> int:
     """Return the length of a strict value as compact JSON, in bytes."""
     return len(_text(value))
+
+
+def _look_at(parts: list[object], left: int, value: JsonValue, path: str) -> None:
+    """Check the types in parts of a value; strings and integers are left to the encoder.
+
+    Args:
+        parts: Grows by the parts of these parts.
+        left: How many more parts the value may have to be looked at one by one. A container is
+            never deeper than there are parts before it.
+        value: What all of it is.
+        path: What the value is, for messages.
+    """
+    for part in parts:
+        if type(part) is dict:
+            left -= len(part)
+            if left < 0:
+                _look_closer(value, path)
+                return
+            for key, item in part.items():
+                if type(key) is not str:
+                    _refuse(value, path)
+                if type(item) is not str and type(item) is not int:
+                    parts.append(item)
+        elif type(part) is list:
+            left -= len(part)
+            if left < 0:
+                _look_closer(value, path)
+                return
+            for item in part:
+                if type(item) is not str and type(item) is not int:
+                    parts.append(item)
+        elif type(part) not in _PLAIN and (type(part) is not float or not isfinite(part)):
+            _refuse(value, path)
 
 
 def _look_closer(value: object, path: str) -> None:

@@ -12,9 +12,11 @@ from typing import Final
 import msgspec
 
 from pico_bench.case import Numbers, Setting, run_case
-from pico_store.backends import Backend, backends, find_backend, split_url
+from pico_conformance.workers import unwound_by_sigterm
+from pico_store.backends import Backend, backends, find_backend, open_store, split_url
 from pico_store.command import UsageError
 from pico_store.commands.output import print_json, print_line, table
+from pico_store.errors import StoreUrlError
 from pico_store.records import JsonObject
 
 TURNS: Final = 300
@@ -34,10 +36,15 @@ def run_compare(args: Namespace) -> int:
     """Measure the named stores, or every installed backend, and print a row for each."""
     if args.file is not None and not args.json:
         raise UsageError("compare: --output needs --json; see --help")
+    _check_places(args)
     urls = list(_given(args.url) if args.url else _installed())
     setting = Setting(turns=args.turns or TURNS, entries=args.entries or ENTRIES)
     found: dict[str, Numbers] = {}
-    with TemporaryDirectory(prefix="pico-compare-", dir=args.dir) as folder:
+    with (
+        unwound_by_sigterm(),
+        TemporaryDirectory(prefix="pico-compare-", dir=args.dir) as folder,
+    ):
+        _check_options(urls, folder)
         for number, (name, url) in enumerate(urls):
             if sys.stderr.isatty():
                 print(f"\r{name}\x1b[K", end="\r", file=sys.stderr, flush=True)
@@ -55,6 +62,23 @@ def run_compare(args: Namespace) -> int:
     for line in _lines(found, setting):
         print_line(line)
     return 0
+
+
+def _check_places(args: Namespace) -> None:
+    """Refuse before any work what could not be used after it."""
+    if args.dir is not None and not Path(args.dir).is_dir():
+        raise UsageError(f"compare: --dir: {args.dir} is no folder; make it first")
+    if args.file is not None and not Path(args.file).parent.is_dir():
+        raise UsageError(f"compare: --output: {Path(args.file).parent} is no folder")
+
+
+def _check_options(urls: list[tuple[str, str]], folder: str) -> None:
+    """Open every store once, empty: only a backend knows what its options may be."""
+    for number, (name, url) in enumerate(urls):
+        try:
+            open_store(url.replace("{path}", str(Path(folder, f"tried-{number}")))).close()
+        except StoreUrlError as error:
+            raise UsageError(f"compare: {name}: {error.problem}") from error
 
 
 def _given(urls: list[str]) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,7 @@ from pico_store.errors import (
 _MARKER: Final = "store.json"
 _FORMAT: Final = "pico-jsonl-store"
 _VERSION: Final = 1
+_SESSION_FILES: Final = frozenset(("control", "main.jsonl", "spare.jsonl"))
 # What is being made or removed; a session's folder never begins so.
 _NEW: Final = ".new-"
 _GONE: Final = ".gone-"
@@ -99,13 +100,18 @@ def _check_marker(path: str) -> None:
         with open(os.path.join(path, _MARKER), "rb") as file:
             text = file.read(4096)
     except FileNotFoundError as error:
-        if not os.path.lexists(path):
+        if not os.path.exists(path):
             raise
+        if _holds_sessions(path):
+            raise StoreDamagedError(f"{path}: its {_MARKER} is gone; restore a backup") from error
         problem = f"{path}: a folder without {_MARKER}, so no store; nothing was changed"
         raise NotAStoreError(problem) from error
     try:
         marker = msgspec.json.decode(text, type=_Marker)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if _holds_sessions(path):
+            problem = f"{path}: its {_MARKER} is damaged; nothing was changed; restore a backup"
+            raise StoreDamagedError(problem) from error
         raise NotAStoreError(f"{path}: its {_MARKER} is not a store's: {error}") from error
     if marker.format != _FORMAT:
         raise NotAStoreError(f"{path}: format {marker.format!r:.40}; nothing was changed")
@@ -114,6 +120,11 @@ def _check_marker(path: str) -> None:
             f"{path}: version {marker.version}, made by a newer pico; this one reads up to "
             f"{_VERSION}: upgrade pico; nothing was changed"
         )
+
+
+def _holds_sessions(path: str) -> bool:
+    """Tell whether a folder without a whole marker is a store's all the same."""
+    return any(os.path.exists(Place("", folder).main) for folder in session_folders(path))
 
 
 # --- Sessions ---
@@ -154,6 +165,15 @@ def session_folders(path: str) -> list[str]:
         if not name.startswith(".") and name != _MARKER
     ]
     return list(filter(os.path.isdir, folders))
+
+
+def is_ours(folder: str) -> bool:
+    """Tell whether a folder is what a session was or is in; else pico did not make it.
+
+    An empty one is: a session's folder comes into being with its files in it.
+    """
+    names = os.listdir(folder)
+    return not names or any(name in _SESSION_FILES or name.startswith("scratch-") for name in names)
 
 
 def place_in(folder: str) -> Place | None:

@@ -19,7 +19,12 @@ from pico_jsonl.snapshot_lines import SnapshotWriter
 from pico_memory.snapshot import Snapshot, snapshot
 from pico_memory.state import SessionState
 from pico_memory.weight import weigh
-from pico_store.errors import CommitUncertainError, OwnershipLostError, StoreIOError
+from pico_store.errors import (
+    CommitUncertainError,
+    OwnershipLostError,
+    RetryableError,
+    StoreIOError,
+)
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Durability, VacuumReport
 
@@ -199,4 +204,9 @@ def backup_store(
             shutil.rmtree(temporary, ignore_errors=True)
             raise
     except OSError as error:
+        # The name that it has meanwhile is gone again; whoever reads this knows the other one.
+        if isinstance(error.filename, str) and error.filename.startswith(temporary):
+            error.filename = path + error.filename[len(temporary) :]
         raise translate(path, "backup", error) from error
+    except RetryableError as error:
+        raise type(error)(str(error).replace(temporary, path)) from error

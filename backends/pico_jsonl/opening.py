@@ -332,6 +332,49 @@ def _try_to_load(place: Place, durability: Durability, *, strict: bool) -> Loade
     return None
 
 
+def load_what_is_whole(place: Place) -> tuple[Loaded, list[tuple[str, str]]]:
+    """Read a damaged session up to the batch before its first bad line; changes nothing.
+
+    What follows a bad line is never taken: it may build on what the line said. Scratch counts as
+    far as its own file is whole, and never beyond where the main log was cut.
+
+    Returns:
+        The session, and what it lacks: each a place and what is wrong there.
+
+    Raises:
+        StoreUnusableError: Not even its beginning is whole.
+    """
+    bodies = open_main(place, os.O_RDONLY)
+    replay = MainReplay(bodies, place.main, place.session, strict=True)
+    lost: list[tuple[str, str]] = []
+    bad = _run(replay)
+    if not replay.is_whole:
+        problem = f"{place.main}: damaged within its first part"
+        raise StoreDamagedError(f"{problem}: {bad}" if bad else problem)
+    control = read_control(place.control)
+    loaded = Loaded(replay.state, bodies, End(replay.end, replay.crc))
+    if bad is not None:
+        line, _ = _line_at(place.main, replay.end)
+        which = f"{place.main}: line {replay.count + 1} at offset {replay.end}"
+        lost.append((which, f"{replay.next_number(line)}: {bad}"))
+        behind = os.fstat(bodies.fd).st_size - replay.end - len(line)
+        if behind:
+            where = f"{place.main}: {behind} bytes from offset {replay.end + len(line)} on"
+            lost.append((where, "they follow the damaged line and may build on it"))
+    through = SEQ_MAX if bad is None else replay.state.last_seq
+    logs = _read_logs(replay.state, place, [])
+    _apply_logs(replay, logs, through, control[MARK] if bad is None else 0, loaded.notes)
+    for log in logs:
+        if log.bad:
+            where = f"{log.path}: from offset {log.end} on"
+            lost.append((where, f"scratch of task {log.task}: {log.bad}"))
+        _note_torn(loaded, log, control[SCRATCH_SYNCED])
+    _note_missing(loaded, place, control[SYNCED])
+    if loaded.missing and bad is None:
+        lost.append((place.folder, loaded.missing))
+    return loaded, lost
+
+
 def _is_there(place: Place, bodies: LogBodies) -> bool:
     """Tell whether a log that was read is still the session's, not one that a vacuum replaced."""
     try:

@@ -17,7 +17,7 @@ from pico_store.errors import (
     OwnershipLostError,
     PicoError,
     SessionOwnedError,
-    StoreUnusableError,
+    StoreIOError,
     UnknownSessionError,
 )
 from pico_store.owning import owned_problem
@@ -231,14 +231,14 @@ def open_control(place: Place) -> Control:
     """Open a session's control file for its owner.
 
     Raises:
-        StoreUnusableError: It cannot be opened.
+        StoreIOError: It cannot be opened.
     """
     try:
         return Control(place.control, writable=True)
     except OSError as error:
         problem = f"{place.control}: cannot be opened for writing: {error.strerror}; "
         problem += "correct that, or open the session read-only"
-        raise StoreUnusableError(problem) from error
+        raise StoreIOError(problem) from error
 
 
 def confirm(

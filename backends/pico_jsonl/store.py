@@ -23,6 +23,7 @@ from pico_jsonl.folder import (
 from pico_jsonl.keeping import backup_store, vacuum_free, vacuum_owned
 from pico_jsonl.opening import Place, load_for_reader
 from pico_jsonl.owner import find_claims
+from pico_jsonl.salvage import salvage_store
 from pico_jsonl.session import (
     Session,
     check_in_place,
@@ -43,7 +44,9 @@ from pico_store.errors import (
     StorageClosedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name, check_path
+from pico_store.names import check_name, check_outside, check_path
+from pico_store.owning import check_opening
+from pico_store.salvage import Readable
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Durability, OpenReport, SessionInfo, VacuumReport, VerifyReport
@@ -113,6 +116,7 @@ class JsonlStore:
         self, session_id: str, *, read_only: bool = False, take_over: bool = False
     ) -> JsonlStorage:
         self._check_open()
+        check_opening(read_only=read_only, take_over=take_over)
         check_name(session_id, "sessionId")
         place = find_session(self._path, session_id)
         with translated(place.folder, "open"):
@@ -148,6 +152,11 @@ class JsonlStore:
         with translated(self._path, "verify"):
             return verify_store(self._path)
 
+    def salvage(self) -> Iterator[Readable]:
+        """Yield what is whole of each session; of a damaged log, what precedes its bad line."""
+        self._check_open()
+        return salvage_store(self._path)
+
     def vacuum(self) -> VacuumReport:
         """Write each session's log anew, without what nothing shows any more.
 
@@ -171,6 +180,7 @@ class JsonlStore:
     def backup(self, path: str) -> None:
         self._check_open()
         check_path(path)
+        check_outside(path, self._path)
         backup_store(path, self._exports(), self._disk)
 
     def close(self) -> None:

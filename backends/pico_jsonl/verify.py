@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pico_jsonl.folder import place_in, session_folders
+from pico_jsonl.folder import is_ours, place_in, session_folders
 from pico_jsonl.lines import BadLineError, check_seal, claimed_seal
 from pico_jsonl.opening import DamagedLineError, Place, load_for_reader
 from pico_memory.load import load
@@ -25,7 +25,7 @@ def verify_store(path: str) -> VerifyReport:
             continue
         if place is not None:
             reports.append(verify_session(place))
-        elif os.path.isdir(folder):
+        elif os.path.isdir(folder) and is_ours(folder):
             reports.append(VerifyReport(0, (Problem(name, folder, "its main log is not there"),)))
     problems = [problem for report in reports for problem in report.problems]
     return VerifyReport(sum(report.records for report in reports), tuple(problems))

@@ -17,7 +17,7 @@ import lmdb
 import msgspec
 
 from pico_lmdb.engine import Transaction, Tree
-from pico_lmdb.failures import DAMAGE, READERS_MAX, translate
+from pico_lmdb.failures import DAMAGE, READERS_MAX, is_full, translate
 from pico_lmdb.folder import (
     DATA_FILE,
     Presence,
@@ -349,7 +349,7 @@ class Environment:
                     f"{self.path}: was open when this process was forked; close it before "
                     "forking, or start processes afresh (spawn)"
                 ) from error
-            if isinstance(error, DAMAGE):
+            if isinstance(error, DAMAGE) or is_full(error):
                 raise translate(self.path, "open", error) from error
             raise StoreUnusableError(f"{self.path}: cannot be opened: {error}") from error
         if writable:

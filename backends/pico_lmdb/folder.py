@@ -83,7 +83,7 @@ def check_folder(path: str, *, create: bool) -> None:
         if DATA_FILE in names:
             _check_data(os.path.join(path, DATA_FILE), path if create else "")
         elif FORMAT_FILE in names and not create:
-            raise StoreUnusableError(f"{path}: its {DATA_FILE} is gone; restore a backup")
+            raise StoreDamagedError(f"{path}: its {DATA_FILE} is gone; restore a backup")
     except FileNotFoundError as error:
         raise StoreUnusableError(f"no store at {path}") from error
     except NotADirectoryError as error:
@@ -172,6 +172,9 @@ def _check_format(path: str) -> None:
     try:
         found = msgspec.json.decode(text, type=_Format)
     except msgspec.MsgspecError as error:
+        if os.path.exists(os.path.join(path, DATA_FILE)):
+            problem = f"{path}: its {FORMAT_FILE} is damaged; nothing was changed; restore a backup"
+            raise StoreDamagedError(problem) from error
         raise NotAStoreError(f"{path}: {FORMAT_FILE} is not that of a store: {error}") from error
     if found.format != "pico-lmdb":
         raise NotAStoreError(f"{path}: a store of format {found.format!r:.40}, not pico-lmdb")

@@ -31,10 +31,10 @@ from pico_store.errors import (
     StoreDamagedError,
     UnknownSessionError,
 )
-from pico_store.names import check_name, check_path
+from pico_store.names import check_name, check_outside, check_path
 from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
-from pico_store.owning import owned_problem
+from pico_store.owning import check_opening, owned_problem
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import (
@@ -149,6 +149,7 @@ class LmdbStore:
         self, session_id: str, *, read_only: bool = False, take_over: bool = False
     ) -> LmdbStorage:
         self._check_open()
+        check_opening(read_only=read_only, take_over=take_over)
         if read_only:
             with self._snapshot() as snapshot:
                 session, row = self._find(snapshot, session_id)
@@ -230,6 +231,7 @@ class LmdbStore:
     def backup(self, path: str) -> None:
         self._check_open()
         check_path(path)
+        check_outside(path, self._path)
         backup_folder(self._environment, path)
 
     def close(self) -> None:

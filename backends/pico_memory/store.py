@@ -26,7 +26,7 @@ from pico_store.errors import (
     UnsupportedError,
 )
 from pico_store.names import check_name, check_path
-from pico_store.owning import owned_problem
+from pico_store.owning import check_opening, owned_problem
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Owner, SessionInfo, VacuumReport, VerifyReport
@@ -73,6 +73,7 @@ class MemoryStore:
     ) -> MemoryStorage:
         with self._lock:
             self._check_open()
+            check_opening(read_only=read_only, take_over=take_over)
             check_name(session_id, "sessionId")
             session = self._find(session_id)
             if read_only:

@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from resource import RLIM_INFINITY, RLIMIT_FSIZE, getrlimit
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -33,6 +34,14 @@ WAL_BYTES_MAX: Final = 16 << 20
 """What the log is cut back to after a checkpoint that emptied it."""
 _MAGIC: Final = b"SQLite format 3\0"
 _PAGE_BYTES_MIN: Final = 512
+_FIRST_BYTES: Final = 32_768
+# What SQLite says where a file cannot grow, except for a full disk.
+_GROWING: Final = (
+    apsw.SQLITE_IOERR_WRITE,
+    apsw.SQLITE_IOERR_TRUNCATE,
+    apsw.SQLITE_IOERR_SHMSIZE,
+    apsw.SQLITE_IOERR_SHMOPEN,
+)
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 # The files that were open when this process was forked.
 _inherited: set[tuple[int, int]] = set()
@@ -106,11 +115,25 @@ def _check_header(path: str, *, create: bool) -> None:
         if not create:
             raise StoreUnusableError(f"no store at {path}: the file is empty")
         return
-    header = _first_bytes(path) if found.st_size >= _PAGE_BYTES_MIN else b""
+    first = _first_bytes(path) if found.st_size >= _PAGE_BYTES_MIN else b""
+    header = first[:_PAGE_BYTES_MIN]
     if not header.strip(b"\0") and os.path.exists(f"{path}-journal"):
         # The power failed while the file was made; SQLite undoes that when it opens it.
         return
-    if not header.startswith(_MAGIC):
+    # Beside a log or a journal, a power cut may have left any sector old: SQLite mends that.
+    is_settled = not any(_bytes_of(path + end) for end in ("-wal", "-journal"))
+    is_ours = is_settled and SCHEMA[1].encode() in first
+    is_marked = header[68:72] == APPLICATION_ID.to_bytes(4, "big")
+    has_magic = header.startswith(_MAGIC)
+    if has_magic != is_marked and is_settled and (is_marked or is_ours):
+        raise StoreDamagedError(
+            f"{path}: offset 0: its header is damaged; nothing was changed; restore a backup"
+        )
+    if not has_magic and is_ours:
+        raise StoreDamagedError(
+            f"{path}: offset 0: its header is gone; nothing was changed; restore a backup"
+        )
+    if not has_magic:
         raise NotAStoreError(f"{path}: not a SQLite file; nothing was changed")
     _check_version(
         path,
@@ -121,8 +144,15 @@ def _check_header(path: str, *, create: bool) -> None:
     )
 
 
+def _bytes_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
 def _first_bytes(path: str) -> bytes:
-    """Return the file's header and that of its first page.
+    """Return the file's first bytes: its header, and on a store's first pages its schema.
 
     Read by SQLite, which knows whether this process has the file open: closing a file of our own
     would give up all locks of the process on it, and another process could then take away the log.
@@ -131,7 +161,7 @@ def _first_bytes(path: str) -> bytes:
     with translated(path, "open"):
         file = apsw.VFSFile("", path, flags)
         try:
-            return file.xRead(_PAGE_BYTES_MIN, 0)
+            return file.xRead(_FIRST_BYTES, 0)
         finally:
             file.xClose()
 
@@ -158,6 +188,15 @@ def _check_version(path: str, *, application: int, version: int, empty: bool) ->
         )
 
 
+def limit_met(error: apsw.Error) -> str:
+    """Return that a limit of file sizes was met, where that explains an error."""
+    limit, _ = getrlimit(RLIMIT_FSIZE)
+    grows = isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _GROWING
+    if not grows or limit == RLIM_INFINITY:
+        return ""
+    return f"a file would pass this process's limit of {limit:,} bytes"
+
+
 def translate(path: str, act: str, error: apsw.Error) -> PicoError:
     """Return the error of ours that says what the caller can do about one of the engine's."""
     match error:
@@ -166,9 +205,14 @@ def translate(path: str, act: str, error: apsw.Error) -> PicoError:
         case apsw.FullError():
             return StoreFullError(f"{path}: {act}: no room left; make room and try again")
         case apsw.NotADBError():
-            return NotAStoreError(f"{path}: not a SQLite file ({error}); nothing was changed")
+            # The header was looked at before: it is a store's.
+            problem = f"its header is damaged ({error}); nothing was changed; restore a backup"
+            return StoreDamagedError(f"{path}: {act}: {problem}")
         case apsw.CorruptError():
             return StoreDamagedError(f"{path}: {act}: {error}; run pico verify")
+    problem = limit_met(error)
+    if problem:
+        return StoreFullError(f"{path}: {act}: {problem}; raise it (ulimit -f) and try again")
     return StoreIOError(f"{path}: {act}: {error}; check the disk and permissions, then try again")
 
 

@@ -33,7 +33,7 @@ from pico_store.errors import (
 from pico_store.names import check_name, check_path
 from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
-from pico_store.owning import owned_problem
+from pico_store.owning import check_opening, owned_problem
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import (
@@ -78,6 +78,10 @@ class SqliteStore:
         """
         if compress:
             Compression(LEVEL)
+        self._given = path
+        # SQLite puts its log beside what a link leads to.
+        if os.path.islink(path) and os.path.exists(path):
+            path = os.path.realpath(path)
         check_file(path, create=create)
         self._path = path
         self._durability: Durability = durability
@@ -106,7 +110,7 @@ class SqliteStore:
             options.append(f"durability={self._durability}")
         if self._compress:
             options.append("compression=zstd")
-        return f"sqlite:{self._path}{'?' * bool(options)}{'&'.join(options)}"
+        return f"sqlite:{self._given}{'?' * bool(options)}{'&'.join(options)}"
 
     @property
     def transactions(self) -> int:
@@ -147,6 +151,7 @@ class SqliteStore:
         self, session_id: str, *, read_only: bool = False, take_over: bool = False
     ) -> SqliteStorage:
         self._check_open()
+        check_opening(read_only=read_only, take_over=take_over)
         if read_only:
             with self._readers.snapshot() as snapshot:
                 session, epoch, _ = self._find(snapshot.db, session_id)

@@ -20,7 +20,14 @@ from typing import Final, Protocol
 
 import apsw
 
-from pico_sqlite.connection import WAL_BYTES_MAX, close_last, connect, translate, translated
+from pico_sqlite.connection import (
+    WAL_BYTES_MAX,
+    close_last,
+    connect,
+    limit_met,
+    translate,
+    translated,
+)
 from pico_sqlite.rows import Rows
 from pico_store.check import CheckedBatch
 from pico_store.errors import (
@@ -28,7 +35,7 @@ from pico_store.errors import (
     PicoError,
     StorageClosedError,
     StoreBusyError,
-    UnsupportedError,
+    StoreIOError,
 )
 from pico_store.storage import Durability
 
@@ -140,8 +147,8 @@ class Writer:
         with self.lock, translated(self.path, act):
             self.check_open()
             if self._read_only:
-                problem = f"{self.path} may not be written; see its permissions, or open read-only"
-                raise UnsupportedError("DUR-5", "", problem)
+                problem = f"{self.path}: {act}: may not be written; see its permissions"
+                raise StoreIOError(f"{problem}, or open the session read-only")
             self.wrote = True
             try:
                 self._set_level(self._main_level)
@@ -262,8 +269,9 @@ class Writer:
         certain = isinstance(error, (apsw.BusyError, apsw.LockedError, apsw.FullError))
         if certain and self._undo():
             return translate(self.path, "commit", error)
+        reason = limit_met(error) or error
         return CommitUncertainError(
-            f"{self.path}: commit failed ({error}) and may or may not be durable; "
+            f"{self.path}: commit failed ({reason}) and may or may not be durable; "
             "reopen the session and compare last_seq"
         )
 

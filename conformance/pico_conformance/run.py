@@ -30,6 +30,10 @@ WHOLE = 4
 
 def run_conformance(args: Namespace) -> int:
     """Test one backend or all, print what came of it and return 1 if anything differs."""
+    folder = Path(args.failure).parent
+    if not folder.is_dir():
+        # Said now and not after the minutes that finding a failure takes.
+        raise UsageError(f"conformance: --failure: {folder} is no folder; make it first")
     if args.all:
         return _run_all(args)
     if args.backend is None:

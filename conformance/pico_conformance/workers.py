@@ -6,14 +6,19 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from threading import Thread, current_thread, main_thread
 from types import FrameType
 from typing import ParamSpec, TypeVar
 
+from pico_store.interruption import came, interrupt, raised_again
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_life = ExitStack()
+"""What a worker keeps until its end."""
 
 
 class Workers:
@@ -55,7 +60,8 @@ def unwound_by_sigterm() -> Iterator[None]:
         return
     before = signal.signal(signal.SIGTERM, _unwind)
     try:
-        yield
+        with raised_again():
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -63,7 +69,7 @@ def unwound_by_sigterm() -> Iterator[None]:
 def _unwind(number: int, frame: FrameType | None) -> None:
     # Once: another one must not end what the first one made the block clean up.
     signal.signal(number, _stay)
-    raise SystemExit(128 + number)
+    interrupt(number, frame)
 
 
 def _stay(number: int, frame: FrameType | None) -> None:
@@ -73,15 +79,19 @@ def _stay(number: int, frame: FrameType | None) -> None:
 def _begin() -> None:
     signal.signal(signal.SIGINT, _stay)
     signal.signal(signal.SIGTERM, _unwind)
+    _life.enter_context(raised_again())
     Thread(target=_follow_parent, daemon=True).start()
 
 
 def _call(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     try:
-        return call(*args, **kwargs)
+        result = call(*args, **kwargs)
+        if came():
+            raise SystemExit
     except SystemExit:
         # The pool would hand it over as the call's result, and the worker would wait on.
         os._exit(1)
+    return result
 
 
 def _follow_parent() -> None:

@@ -17,6 +17,7 @@ from pico_store.errors import (
     UnsupportedError,
 )
 from pico_store.names import check_name, check_path
+from pico_store.owning import check_opening
 from pico_store.snapshot import SnapshotItem
 from pico_store.storage import Owner, SessionInfo, VacuumReport, VerifyReport
 from tally_backend.ledger import Ledger
@@ -53,6 +54,7 @@ class TallyStore:
     ) -> TallyStorage:
         with self._lock:
             session = self._find(session_id)
+            check_opening(read_only=read_only, take_over=take_over)
             if not read_only:
                 if not take_over:
                     self._check_free(session_id, session)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
+from pico_store.backends import split_url
 from pico_store.command import Command, UsageError
 from pico_store.commands.opening import existing_store, new_or_existing_store, session
 from pico_store.commands.output import counted, print_json, print_line
@@ -34,6 +36,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def _run(args: Namespace) -> int:
     reports: list[CopyReport] = []
     with existing_store(args.source) as source:
+        if _is_one_place(args.source, args.destination):
+            raise UsageError(
+                f"{args.destination} is the store {args.source} itself; name another store to "
+                "copy to"
+            )
         ids = _chosen(source, args.session)
         for id in ids:
             _read_whole(source, id)
@@ -53,6 +60,15 @@ def _run(args: Namespace) -> int:
     if args.json:
         print_json({"copies": [_as_json(report) for report in reports]})
     return 0 if all(report.equal for report in reports) else 1
+
+
+def _is_one_place(source: str, destination: str) -> bool:
+    """Tell whether two URLs lead to one file or folder, however they are spelled."""
+    try:
+        return os.path.samefile(split_url(source)[1], split_url(destination)[1])
+    except OSError:
+        # The destination is not there yet, or cannot be looked at, which opening it will say.
+        return False
 
 
 def _chosen(source: Store, asked: list[str] | None) -> list[str]:

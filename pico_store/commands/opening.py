@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from pico_store.records import At
 from pico_store.storage import Storage, Store
 
 _LISTED = 10
+# A third party's backend may keep a store in either.
+_FOLDERS = ("jsonl", "lmdb")
 
 
 def add_store(parser: ArgumentParser) -> None:
@@ -68,7 +71,7 @@ def existing_store(url: str) -> Iterator[Store]:
         store = open_store(url, create=False)
     except StoreUnusableError as error:
         if type(error) is StoreUnusableError and str(error).startswith("no store at"):
-            hint = _unexpanded(url) or f"make one: pico import FILE {url}"
+            hint = _leads_nowhere(url) or f"make one: pico import FILE {url}"
             raise StoreUnusableError(f"{error}; {hint}") from error
         raise
     try:
@@ -94,14 +97,18 @@ def _made(url: str) -> Store:
         return open_store(url)
     except StoreUnusableError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            hint = _unexpanded(url) or "make the folder first"
-            raise StoreUnusableError(f"{error}; {hint}") from error
+            folder = os.path.dirname(os.path.abspath(split_url(url)[1]))
+            hint = _leads_nowhere(url) or ("" if os.path.isdir(folder) else "make the folder first")
+            if hint:
+                raise StoreUnusableError(f"{error}; {hint}") from error
         raise
 
 
-def _unexpanded(url: str) -> str:
-    """Return what to say of a home folder that neither the shell nor pico has filled in."""
+def _leads_nowhere(url: str) -> str:
+    """Return what to say of a link to nothing, and of a home folder that nobody has filled in."""
     _, path, _ = split_url(url)
+    if os.path.islink(path) and not os.path.exists(path):
+        return f"it is a link to {os.readlink(path)}, which is not there"
     return "~ is not expanded inside a URL; write $HOME" if path.startswith("~") else ""
 
 
@@ -109,7 +116,8 @@ def _lasts(url: str) -> bool:
     scheme, path, _ = split_url(url)
     backend = find_backend(scheme)
     if backend.promises.durability and not path:
-        raise UsageError(f"{url} names no file; write it as {scheme}:FILE")
+        what = "file" if scheme == "sqlite" else "folder" if scheme in _FOLDERS else "path"
+        raise UsageError(f"{url} names no {what}; write it as {scheme}:{what.upper()}")
     return bool(backend.promises.durability)
 
 

@@ -10,16 +10,25 @@ from dataclasses import replace
 from pico_store.command import Command
 from pico_store.commands.opening import add_store, existing_store
 from pico_store.commands.output import plural, print_json, print_line
+from pico_store.commands.salvage import new_store_url, salvage_all
 from pico_store.errors import StoreDamagedError
-from pico_store.records import JsonObject
+from pico_store.records import JsonObject, JsonValue
+from pico_store.salvage import Outcome
 from pico_store.storage import Problem, VerifyReport
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
     add_store(parser)
+    parser.add_argument(
+        "--salvage",
+        metavar="NEW",
+        help="copy what is whole into a new store: a URL, or a path for one of the same backend",
+    )
 
 
 def _run(args: Namespace) -> int:
+    # Refused before the whole store is read.
+    new = None if args.salvage is None else new_store_url(args.salvage, args.store)
     ended = _signal_of_opening(args.store)
     if ended:
         what = f"damaged so that opening it ended a process with signal {ended}; restore a backup"
@@ -27,16 +36,40 @@ def _run(args: Namespace) -> int:
     else:
         report = _verify(args.store)
     found = [_unadvised(problem) for problem in report.problems]
-    if args.json:
-        problems = [_as_json(problem) for problem in found]
-        print_json({"store": args.store, "records": report.records, "problems": problems})
-    else:
+    if not args.json:
         for problem in found:
-            where = f"session {problem.session}, " if problem.session is not None else ""
-            print_line(f"{where}{problem.where}: {problem.what}")
+            print_line(_as_text(problem))
         records = plural(report.records, "record")
         print_line(f"{records} read, {plural(len(found), 'problem')}")
-    return 1 if found else 0
+    problems: list[JsonValue] = [_as_json(problem) for problem in found]
+    told: JsonObject = {"store": args.store, "records": report.records, "problems": problems}
+    saved_all = True
+    if new is not None:
+        outcomes, beside = salvage_all(args.store, new)
+        left_out = [one for outcome in outcomes for one in outcome.left_out] + beside
+        saved_all = not left_out
+        told["salvaged"] = {
+            "store": new,
+            "sessions": [_outcome_as_json(outcome) for outcome in outcomes],
+            "leftOut": [_as_json(problem) for problem in left_out],
+        }
+        if not args.json:
+            _print_salvaged(new, outcomes, left_out)
+    if args.json:
+        print_json(told)
+    return 0 if saved_all and not found else 1
+
+
+def _print_salvaged(new: str, outcomes: list[Outcome], left_out: list[Problem]) -> None:
+    for problem in left_out:
+        print_line(f"left out: {_as_text(problem)}")
+    for outcome in outcomes:
+        if outcome.items:
+            how = "in part" if outcome.left_out else "as it reads"
+            items = plural(outcome.items, "item")
+            print_line(f"{outcome.digest}  {outcome.session}  {items}, saved {how}")
+    saved = sum(1 for outcome in outcomes if outcome.items)
+    print_line(f"{saved:,} of {plural(len(outcomes), 'session')} saved in {new}")
 
 
 def _verify(url: str) -> VerifyReport:
@@ -71,6 +104,21 @@ def _unadvised(problem: Problem) -> Problem:
     """Return a problem without the advice to do what was done just now."""
     what, advice, _ = problem.what.partition("; run pico verify")
     return replace(problem, what=f"{what}; restore a backup") if advice else problem
+
+
+def _as_text(problem: Problem) -> str:
+    where = f"session {problem.session}, " if problem.session is not None else ""
+    return f"{where}{problem.where}: {problem.what}"
+
+
+def _outcome_as_json(outcome: Outcome) -> JsonObject:
+    whole = bool(outcome.items) and not outcome.left_out
+    return {
+        "session": outcome.session,
+        "items": outcome.items,
+        "digest": outcome.digest or None,
+        "whole": whole,
+    }
 
 
 def _as_json(problem: Problem) -> JsonObject:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,45 @@ def test_what_cannot_be_compared_is_one_line(
     assert problem in ended.err
     assert ended.err.count("\n") == 1
     assert ended.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("sqlite:x?durability=max",), "compare: sqlite:x?durability=max: durability='max'; "),
+        (("lmdb:x?busy_ms=soon",), "compare: lmdb:x?busy_ms=soon: busy_ms='soon'; "),
+        (("memory:", "--dir", "none"), "compare: --dir: none is no folder; make it first"),
+        (("memory:", "--json", "--output", "none/x"), "compare: --output: none is no folder"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_any_work(
+    arguments: tuple[str, ...],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pico_bench.compare.run_case", pytest.fail)
+
+    code = run(*arguments)
+
+    assert code == 2
+    assert capsys.readouterr().err.startswith(f"pico: {problem}")
+
+
+def test_sigterm_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[int] = []
+
+    def ended(*_: object) -> None:
+        met.append(len(list(tmp_path.iterdir())))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("pico_bench.compare.run_case", ended)
+
+    with pytest.raises(SystemExit) as stop:
+        run("memory:", "--dir", str(tmp_path))
+
+    assert stop.value.code == 143
+    assert met == [1]
+    assert list(tmp_path.iterdir()) == []

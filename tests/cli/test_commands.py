@@ -331,6 +331,30 @@ def test_an_interrupted_copy_goes_on(
     assert pico.done("digest", other) == pico.done("digest", url)
 
 
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize("scheme", ["sqlite", "lmdb", "jsonl"])
+def test_a_store_is_not_copied_to_itself(
+    pico: Pico,
+    transcript: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+    resume: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = f"{scheme}:{tmp_path}/here"
+    pico.done("import", transcript, source)
+    Path("link").symlink_to("here")
+    paths = ["here", "./here", "///here", f"///{tmp_path}/here", f"{tmp_path}/here", "link"]
+
+    for path in [*paths, "here?durability=power", f"../{tmp_path.name}/here"]:
+        for pair in ([source, f"{scheme}:{path}"], [f"{scheme}:{path}", source]):
+            ended = pico("copy", *pair, *resume)
+
+            assert (ended.code, ended.out) == (2, "")
+            assert ended.err.startswith(f"pico: {pair[1]} is the store {pair[0]} itself; ")
+
+
 def test_a_session_that_went_on_is_no_interrupted_copy(
     pico: Pico, url: str, tmp_path: Path
 ) -> None:

@@ -23,6 +23,9 @@ from pico_store.errors import (
     StoreUrlError,
 )
 from tests.cli.running import Pico, buffered, pico_process
+from tests.packaging.repository import ROOT
+
+EXAMPLE = str(ROOT / "examples" / "session.jsonl")
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -137,6 +140,9 @@ def test_a_terminal_without_unicode_gets_escapes(pico: Pico, tmp_path: Path, url
         ("memory://", 2, "memory://: a host in the path; allowed: memory: alone"),
         ("nosql://host/x", 2, "no backend 'nosql'; installed: jsonl, lmdb, memory, sqlite (URL-2)"),
         ("sqlite:", 2, "sqlite: names no file; write it as sqlite:FILE"),
+        ("lmdb:", 2, "lmdb: names no folder; write it as lmdb:FOLDER"),
+        ("jsonl:", 2, "jsonl: names no folder; write it as jsonl:FOLDER"),
+        ("sqlite:x?durability=max", 2, "durability='max'; allowed: "),
         ("sqlite:~/none.db", 3, "no store at ~/none.db; ~ is not expanded inside a URL"),
         ("nosql:x", 2, "no backend 'nosql'; installed: jsonl, lmdb, memory, sqlite (URL-2)"),
         ("sqlite:x?fast=1", 2, "sqlite:x?fast=1: unknown option 'fast'; allowed: "),
@@ -245,6 +251,67 @@ def test_no_folder_is_made_for_a_store(pico: Pico, transcript: str, tmp_path: Pa
     assert ended.err.endswith("; make the folder first\n")
 
 
+@pytest.mark.parametrize("scheme", ["jsonl", "lmdb"])
+def test_a_backup_into_the_store_itself_is_refused(
+    pico: Pico, transcript: str, tmp_path: Path, scheme: str
+) -> None:
+    folder = tmp_path / "store"
+    pico.done("import", transcript, f"{scheme}:{folder}")
+    before = sorted(folder.iterdir())
+
+    ended = pico("backup", f"{scheme}:{folder}", f"{folder}/backup")
+
+    assert ended.code == 2
+    assert f"{folder}/backup is within the store {folder}" in ended.err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_backup_that_fails_names_what_was_asked_for(
+    pico: Pico, transcript: str, tmp_path: Path
+) -> None:
+    pico.done("import", transcript, f"jsonl:{tmp_path}/store")
+
+    ended = pico("backup", f"jsonl:{tmp_path}/store", f"{tmp_path}/none/backup")
+
+    assert ended.code == 3
+    assert ended.err.startswith(f"pico: {tmp_path}/none/backup: backup: No such file")
+
+
+def test_a_folder_that_is_there_need_not_be_made(
+    pico: Pico, transcript: str, tmp_path: Path
+) -> None:
+    (tmp_path / "dangling").symlink_to(tmp_path / "none" / "far")
+
+    ended = pico("import", transcript, f"jsonl:{tmp_path}/dangling")
+
+    assert ended.code == 3
+    assert "make the folder first" not in ended.err
+
+
+def test_what_pico_did_not_make_is_no_damage(pico: Pico, transcript: str, tmp_path: Path) -> None:
+    url = f"jsonl:{tmp_path}/store"
+    pico.done("import", transcript, url, "--session", "s")
+    pico.done("backup", url, f"{tmp_path}/backup")
+    (tmp_path / "backup").rename(tmp_path / "store" / "backup")
+    (tmp_path / "store" / "notes").mkdir()
+    (tmp_path / "store" / "notes" / "todo.txt").write_text("mine")
+
+    assert pico.json("verify", url)["problems"] == []
+
+    (tmp_path / "store" / "s" / "main.jsonl").unlink()
+    ended = pico("verify", url)
+    assert ended.code == 1
+    assert "session s, " in ended.out
+    assert "its main log is not there" in ended.out
+
+
+def test_conformance_asks_for_the_folder_of_failures_first(pico: Pico) -> None:
+    ended = pico("conformance", "memory", "--failure", "none/failure.py")
+
+    assert ended.code == 2
+    assert ended.err == "pico: conformance: --failure: none is no folder; make it first\n"
+
+
 def test_an_owned_session_says_what_to_do_here(pico: Pico, url: str) -> None:
     store = open_store(url)
     writer = store.open("s")
@@ -255,3 +322,37 @@ def test_an_owned_session_says_what_to_do_here(pico: Pico, url: str) -> None:
     store.close()
     assert ended.code == 3
     assert ended.err.endswith("; wait until it closes the session, or end that process\n")
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "lmdb", "jsonl"])
+def test_a_link_is_the_store_that_it_leads_to(pico: Pico, tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "link").symlink_to("store")
+    nowhere = f"{scheme}:{tmp_path}/link"
+    for arguments in (("digest", nowhere), ("import", EXAMPLE, nowhere)):
+        ended = pico(*arguments)
+        assert (ended.code, ended.out) == (3, "")
+        assert "it is a link to store, which is not there" in ended.err
+    assert not (tmp_path / "store").exists()
+    pico.done("import", EXAMPLE, f"{scheme}:{tmp_path}/store")
+
+    through = [pico.done(command, nowhere) for command in ("digest", "verify", "show")]
+
+    assert through == [
+        pico.done(command, f"{scheme}:{tmp_path}/store") for command in ("digest", "verify", "show")
+    ]
+
+
+@pytest.mark.parametrize("kib", [8, 48, 64])
+@pytest.mark.parametrize("scheme", ["sqlite", "lmdb", "jsonl"])
+def test_a_limit_of_file_sizes_is_said(tmp_path: Path, scheme: str, kib: int) -> None:
+    command = f'ulimit -f {kib}; exec "$0" -m pico_store.cli import "$1" {scheme}:"$2"/store'
+    arguments = ["bash", "-c", command, sys.executable, EXAMPLE, str(tmp_path)]
+
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
+
+    if scheme == "jsonl" and not ended.returncode:
+        # It needs less.
+        assert kib > 8
+        return
+    assert ended.returncode == 3
+    assert "this process's limit" in ended.stderr or "no room" in ended.stderr

@@ -12,6 +12,7 @@ from pico_store.commands import copy as copy_command
 from pico_store.commands import verify as verify_command
 from pico_store.copying import CopyReport
 from tests.cli.running import Pico
+from tests.packaging.repository import ROOT
 
 
 def test_a_copy_that_differs_ends_with_1(
@@ -78,3 +79,32 @@ def test_a_damaged_source_makes_no_store(pico: Pico, url: str, tmp_path: Path) -
 
     assert ended.code == 3
     assert not (tmp_path / "other.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "file", "offset", "text"),
+    [
+        ("jsonl", "store.json", 0, b"not json at all"),
+        ("sqlite", "", 0, b"garbage"),
+        ("sqlite", "", 0, bytes(100)),
+        ("sqlite", "", 68, bytes(4)),
+        ("sqlite", "", 16, b"\xff" * 8),
+        ("lmdb", "format", 0, b"garbage"),
+        ("lmdb", "data.mdb", 0, bytes(64)),
+        ("lmdb", "data.mdb", 0, b"\xff" * 4096),
+    ],
+)
+def test_a_store_too_damaged_to_be_opened_does_not_hold(
+    pico: Pico, tmp_path: Path, scheme: str, file: str, offset: int, text: bytes
+) -> None:
+    url = f"{scheme}:{tmp_path}/store"
+    pico.done("import", str(ROOT / "examples" / "session.jsonl"), url)
+    path = tmp_path / "store" / file if file else tmp_path / "store"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:offset] + text + whole[offset + len(text) :])
+
+    ended = pico("verify", url)
+
+    assert (ended.code, ended.err) == (1, "")
+    assert "JSON is malformed" not in ended.out
+    assert ended.out.endswith("\n0 records read, 1 problem\n")

@@ -247,6 +247,16 @@ def test_a_fenced_handle_stays_fenced_when_nobody_owns(lab: Lab) -> None:
     raised(lambda: _set(old, 1), OwnershipLostError)
 
 
+@rule("OWN-5", "OWN-2")
+def test_nobody_takes_over_to_read(lab: Lab) -> None:
+    lab.root()
+    with untouched(lab, "OWN-5"):
+        lab.store.open(SESSION, read_only=True, take_over=True)
+    _set(lab.storage, 1)
+
+    assert lab.storage.last_seq == 2, "the owner lost the session by an open that was refused"
+
+
 @rule("OWN-5", "SEQ-8")
 def test_two_handles_prepared_for_one_number(lab: Lab) -> None:
     for old_first in (True, False):

@@ -12,7 +12,7 @@ from pico_jsonl.lines import header_body
 from pico_store.address import Seq
 from pico_store.batch import MainBatch
 from pico_store.digest import digest
-from pico_store.errors import NotAStoreError, StoreDamagedError, StoreUnusableError
+from pico_store.errors import StoreDamagedError, StoreUnusableError
 from pico_store.records import JsonValue
 from pico_store.storage import Durability
 from tests.backends.jsonl.scene import (
@@ -450,12 +450,12 @@ def test_a_digest_is_of_what_is_there(path: Path) -> None:
         assert digest(storage.export()) == digest_of(path)
 
 
-def test_a_store_without_its_mark_is_none(path: Path) -> None:
+def test_a_store_without_its_mark_is_damaged(path: Path) -> None:
     _small(path)
     (path / "store.json").unlink()
     before = contents(path)
 
-    with pytest.raises(NotAStoreError):
+    with pytest.raises(StoreDamagedError):
         JsonlStore(str(path))
 
     assert contents(path) == before

@@ -295,7 +295,7 @@ def test_a_file_that_may_not_be_written_is_refused_and_nothing_left_beside_it(
         assert outcome.startswith("StoreUnusableError"), outcome
         assert "may not be read" in outcome
     os.chmod(path, 0o444)
-    assert as_nobody(_use(path)).startswith("UnsupportedError")
+    assert as_nobody(_use(path)).startswith("StoreIOError")
     assert as_nobody(_look(path)) == "1 session"
     os.chmod(path, 0o600)
 
@@ -311,7 +311,7 @@ def test_a_folder_that_may_not_be_written_is_refused(open_folder: Path) -> None:
     open_folder.chmod(0o555)
     before = _hashes(open_folder)
 
-    assert as_nobody(_use(path)).startswith("UnsupportedError")
+    assert as_nobody(_use(path)).startswith("StoreIOError")
     assert as_nobody(_look(path)) == "1 session"
     assert as_nobody(_use(str(open_folder / "new.db"))).startswith("StoreUnusableError")
 

@@ -226,7 +226,9 @@ class OtherProcessOvercome(FaultyStore):
     def open(self, session_id: str, *, read_only: bool = False, take_over: bool = False) -> Storage:
         held = [i.owner for i in self.store.sessions() if i.id == session_id and i.owner]
         other = any(owner.pid != os.getpid() for owner in held)
-        return self.store.open(session_id, read_only=read_only, take_over=take_over or other)
+        return self.store.open(
+            session_id, read_only=read_only, take_over=take_over or (other and not read_only)
+        )
 
 
 @plant("OWN-1", base="sqlite")

@@ -84,6 +84,15 @@ class FencedCannotRead(Faulty):
         return found
 
 
+@plant("OWN-5", "OWN-2")
+class ReadOnlyTakesOver(FaultyStore):
+    """A session can be opened to read and taken over at once; what is meant by it stays open."""
+
+    def open(self, session_id: str, *, read_only: bool = False, take_over: bool = False) -> Storage:
+        take_over = take_over and not read_only
+        return self.wrapped(self.store.open(session_id, read_only=read_only, take_over=take_over))
+
+
 @plant("OWN-5", "OWN-1")
 class FencedGivesBack(Faulty):
     """Closing a handle gives the session back, even if another took it over."""
