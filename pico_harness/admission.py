@@ -102,10 +102,13 @@ class Admission:
             WaitCycleError: New work that would wait for itself.
         """
         self._links.clear()
+        new = tx.tasks_made
+        if not new and not tx.conversations_written:
+            # Nothing in it has a place to be checked: most commits of most tasks.
+            return
         for conversation in tx.conversations_written.values():
             if isinstance(conversation, Conversation):
                 self._check_owner(tx, conversation)
-        new = [task for id, task in tx.tasks_written.items() if id >= tx.first]
         for task in new:
             self._link(tx, task.conversation_id)
             if task.after:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from pico_store.address import Seq
 
@@ -57,8 +58,7 @@ def void(_: object) -> None:
     """Take a value and return nothing, where a callback must return ``None``."""
 
 
-@dataclass(eq=False, slots=True)
-class Invocation:
+class Invocation(Struct, eq=False):
     """One call of a kind's method for one task; compared by identity, never by content."""
 
     task_id: Seq
@@ -74,8 +74,7 @@ class Invocation:
     """The asyncio task that runs the method; ``None`` until it was dispatched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """What goes along with a call: when to give it up, and which invocation makes it."""
 
     cancellation: Cancellation = field(default_factory=Cancellation)

@@ -57,7 +57,7 @@ class Tx(TxReads):
     Source: design §9.2; LINE-1, LINE-2, LINE-6.
     """
 
-    __slots__ = ("_bound", "_by", "_saw_entry", "creates", "writes")
+    __slots__ = ("_bound", "_by", "_own", "_saw_entry", "creates", "tasks_made", "writes")
 
     def __init__(
         self,
@@ -65,12 +65,26 @@ class Tx(TxReads):
         kinds: Kinds,
         *,
         by: Seq | None = None,
+        own: Task | None = None,
         conversation: Seq | None = None,
         creates: bool = True,
     ) -> None:
+        """Begin a transaction.
+
+        Args:
+            storage: What it reads, and what its batch is for.
+            kinds: The kinds that it may make tasks of.
+            by: The task in whose name it writes; ``None`` for the host.
+            own: That task as it is committed, where it is at hand; read if not given.
+            conversation: What it is bound to.
+            creates: See the attribute.
+        """
         super().__init__(storage, kinds)
         self.writes: list[MainWrite] = []
+        self.tasks_made: list[Task] = []
+        """What it creates, in order; these are in ``tasks_written`` too, as they become."""
         self._by = by
+        self._own = own
         self._bound = conversation
         self.creates = creates
         """Whether it may make work: an abort may not (design §6.3)."""
@@ -204,6 +218,7 @@ class Tx(TxReads):
             turn=registered.turn,
         )
         self.tasks_written[id] = task
+        self.tasks_made.append(task)
         return self._push(task)
 
     def patch(self, task: Seq, state: TaskState) -> None:
@@ -244,7 +259,7 @@ class Tx(TxReads):
             raise self._poison(
                 AuthorityError("LINE-6", f"{problem}; allowed: its own invocation, and abort marks")
             )
-        task = self._task(id)
+        task = self.tasks_written.get(id) or self._own or self._task(id)
         if task is None or task.role == "terminal":
             problem = f"task {id} was settled already in this transaction"
             raise self._poison(UnknownTaskError("LINE-6", problem))
