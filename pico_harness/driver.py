@@ -117,6 +117,7 @@ class Driver:
         self._on_report = on_report
         self._on_task_fault = on_task_fault
         self._context = copy_context()
+        self._session_id = storage.session_id
 
     # --- Writing ---
 
@@ -218,7 +219,7 @@ class Driver:
         def after(step: Step[None]) -> None:
             step.actions += register(waiter)
 
-        remove: Callable[[], None] | None = None
+        remove: Callable[[], object] | None = None
         try:
             await self.line.run(Step(self, before, after), call)
             remove = call.cancellation.on_cancel(partial(self._give_up, waiter, call))
@@ -301,17 +302,18 @@ class Driver:
 
     def _start(self, start: Start) -> None:
         invocation = start.invocation
-        context = self._context.copy()
-        context.run(enter_call, Call(invocation.cancellation, invocation))
-        runner = self.loop.create_task(self._invoke(start), context=context)
+        runner = self.loop.create_task(self._invoke(start), context=self._context.copy())
         invocation.runner = runner
         runner.add_done_callback(partial(self._returned, invocation))
 
     async def _invoke(self, start: Start) -> None:
-        if start.invocation.again:
-            await self._count_crash(start.invocation)
-        with self._telemetry.span(start.invocation, session_id=self.storage.session_id):
-            await self._run(start.invocation, start.task)
+        invocation = start.invocation
+        # The context is this task's own: whoever started it does not become the caller.
+        enter_call(Call(invocation.cancellation, invocation))
+        if invocation.again:
+            await self._count_crash(invocation)
+        with self._telemetry.span(invocation, session_id=self._session_id):
+            await self._run(invocation, start.task)
 
     def _returned(self, invocation: Invocation, runner: asyncio.Task[None]) -> None:
         raised: BaseException | None

@@ -127,7 +127,12 @@ class Line:
 
     def run_now(self, operation: Operation[T]) -> T:
         """Run an operation whose commits do not wait; `Operation.left` is left to the caller."""
-        batch = self._prepare(operation)
+        # As `_prepare`, whose call would be one more for every commit.
+        self._inside = True
+        try:
+            batch = operation.prepare()
+        finally:
+            self._inside = False
         if batch is None:
             return operation.applied(None)
         try:
@@ -236,7 +241,7 @@ class Line:
 
 
 def _check_call(call: Call) -> None:
-    if call.cancellation.requested:
+    if call.cancellation.reason is not None:
         raise CallCancelledError(f"cancelled before it began: {call.cancellation.reason}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
@@ -206,13 +206,14 @@ class Tx(TxReads):
             allowed = status_of(registered.initial)
             raise self._poisoned("LINE-6", f"{problem}; allowed: {allowed!r}")
         id = Seq(self.first + len(self.writes))
+        stored: JsonObject = msgspec.to_builtins(state)
         task = Task(
             id=id,
             conversation_id=self._conversation(conversation),
             kind=kind.name,
-            status=status_of(state),
+            status=cast(str, stored["status"]),
             role="start",
-            state=msgspec.to_builtins(state),
+            state=stored,
             after=tuple(after),
             background=background,
             turn=registered.turn,
@@ -238,12 +239,13 @@ class Tx(TxReads):
         self._check_alive()
         task = self._own_task(id)
         role = self._kinds.task_kind(task.kind).role(state)
-        status = status_of(state)
+        stored: JsonObject = msgspec.to_builtins(state)
+        # Its tag is in there; asking the class for it takes longer.
+        status = cast(str, stored["status"])
         if (role == "terminal") is not settle:
             verb, other = ("settle", "patch") if settle else ("patch", "settle")
             problem = f"{verb} of task {id} ({task.kind}) to {status!r}, whose role is {role}"
             raise self._poisoned("LINE-6", f"{problem}; allowed: {other}")
-        stored: JsonObject = msgspec.to_builtins(state)
         self.tasks_written[id] = msgspec.structs.replace(
             task, status=status, role=role, state=stored
         )
