@@ -220,6 +220,11 @@ def check_declaration(kind: TaskDeclaration) -> None:
             problem = f"kind {name!r}: {variant!r:.80} is no TaskState"
             raise KindError("TASKS-1", f"{problem}; allowed: its subclasses")
         status = status_of(variant)
+        config = variant.__struct_config__
+        if config.tag_field != "status" or type(config.tag) is not str:
+            problem = f"kind {name!r}: {variant.__name__} is told apart by "
+            problem += f"{config.tag_field} = {config.tag!r:.40}"
+            raise KindError("TASKS-1", f"{problem}; allowed: a text under 'status'")
         if role not in ("start", "inflight", "terminal"):
             problem = f"kind {name!r}: status {status!r} has role {role!r:.40}"
             raise KindError("TASKS-1", f"{problem}; allowed: start, inflight, terminal")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pico_harness.harness import ROOT, Harness
-from pico_harness.kinds import EntryKind, TaskOf
-from pico_harness.state import Value, conversation_list, conversation_value
+from pico_harness.kinds import EntryKind
+from pico_harness.state import conversation_list, conversation_value
 from pico_store.backends import open_store
 from pico_store.query import ConversationQuery, EntryQuery, TaskQuery
 
@@ -87,10 +87,3 @@ def test_reads_do_not_wait_for_a_commit_that_waits(tmp_path: Path, backend: str)
             await harness.close()
 
     asyncio.run(main())
-
-
-def test_a_kind_and_a_name_can_be_made_with_their_type() -> None:
-    assert EntryKind[int]("number", int) == EntryKind("number", int)
-    assert Value[int]("session", "number", int) == Value("session", "number", int)
-    task = TaskOf[str](1, 1, "kind", "start", "state", (), False, False, False, ())  # type: ignore[arg-type]
-    assert task.state == "state"
