@@ -68,7 +68,8 @@ class Admission:
                 another invocation's.
             TaskCancelledError: The task carries the mark, and this is not its abort.
         """
-        self.check_phase()
+        if self._scheduler.phase != "open":
+            self.check_phase()
         invocation = call.invocation
         if bound is not None and bound is not invocation:
             whose = "no invocation" if invocation is None else f"task {invocation.task_id}"

@@ -114,13 +114,15 @@ class Line:
             CallCancelledError: The call was cancelled before the operation was reached.
             NestedOperationError: At once; see `check_outside`.
         """
-        self.check_outside()
+        if self._inside:
+            self.check_outside()
         if self._carrier is None:
             return self._run_here(operation, call)
         return self._run_queued(operation, call)
 
     async def _run_here(self, operation: Operation[T], call: Call) -> T:
-        _check_call(call)
+        if call.cancellation.reason is not None:
+            _check_call(call)
         result = self.run_now(operation)
         operation.left()
         return result

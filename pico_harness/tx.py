@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, Literal, TypeVar, cast
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -211,7 +211,7 @@ class Tx(TxReads):
             id=id,
             conversation_id=self._conversation(conversation),
             kind=kind.name,
-            status=cast(str, stored["status"]),
+            status=stored["status"],  # type: ignore[arg-type]
             role="start",
             state=stored,
             after=tuple(after),
@@ -220,7 +220,8 @@ class Tx(TxReads):
         )
         self.tasks_written[id] = task
         self.tasks_made.append(task)
-        return self._push(task)
+        self.writes.append(task)
+        return id
 
     def patch(self, task: Seq, state: TaskState) -> None:
         """Give the invocation's own task another state that is not terminal.
@@ -241,7 +242,7 @@ class Tx(TxReads):
         role = self._kinds.task_kind(task.kind).role(state)
         stored: JsonObject = msgspec.to_builtins(state)
         # Its tag is in there; asking the class for it takes longer.
-        status = cast(str, stored["status"])
+        status: str = stored["status"]  # type: ignore[assignment]
         if (role == "terminal") is not settle:
             verb, other = ("settle", "patch") if settle else ("patch", "settle")
             problem = f"{verb} of task {id} ({task.kind}) to {status!r}, whose role is {role}"
@@ -249,10 +250,9 @@ class Tx(TxReads):
         self.tasks_written[id] = msgspec.structs.replace(
             task, status=status, role=role, state=stored
         )
-        if settle:
-            self._push(SettleTask(id, status, stored))
-        else:
-            self._push(PatchTask(id, status, role, stored))
+        self.writes.append(
+            SettleTask(id, status, stored) if settle else PatchTask(id, status, role, stored)
+        )
 
     def _own_task(self, id: Seq) -> Task:
         if id != self._by:
