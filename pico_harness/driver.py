@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from pico_harness.admission import Admission
+from pico_harness.away import Away, own_copy
+from pico_harness.builder import build
 from pico_harness.call import HOST, Call, Invocation, Method, current_call, enter_call
 from pico_harness.clock import Clock
 from pico_harness.errors import (
@@ -20,7 +22,7 @@ from pico_harness.errors import (
     WaitCycleError,
 )
 from pico_harness.line import Line
-from pico_harness.operations import Commit, Returned, Step, build
+from pico_harness.operations import Commit, Returned, Step
 from pico_harness.registry import Kinds
 from pico_harness.scheduler import Action, Broken, Drained, Resolve, Scheduler, Signal, Start
 from pico_harness.telemetry import Telemetry
@@ -42,7 +44,6 @@ from pico_store.records import BatchRange, Task
 from pico_store.storage import Storage
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 Run: TypeAlias = Callable[[Invocation, Task], Coroutine[object, object, None]]
 """Calls the method of a task's kind."""
@@ -51,14 +52,6 @@ CRASHES = "pico.crashes"
 """The scratch value that counts how often a task was lost in flight (TASKS-5)."""
 
 _LOG = logging.getLogger("pico_harness")
-
-
-class Away(Protocol):
-    """Runs elsewhere what may wait for a disk: one call after the other, in their order."""
-
-    def __call__(self, work: Callable[[], R], /) -> asyncio.Future[R]:
-        """Begin a call and return at once; what is returned is never cancelled."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +103,8 @@ class Driver:
         self.loop = asyncio.get_running_loop()
         self.on_drained: Callable[[], None] = lambda: None
         """Told when the session has ended and nothing runs any more."""
+        self.on_closed: Callable[[], None] = lambda: None
+        """Told when the storage is closed."""
         self.listeners: list[Callable[[Batch, BatchRange], None]] = []
         """Told of every batch on the line, after the indexes took it over; they must not raise."""
         self._run = run
@@ -160,7 +155,8 @@ class Driver:
 
     def _carry(self, batch: Batch) -> asyncio.Future[BatchRange]:
         assert self.away is not None
-        return self.away(partial(self.storage.commit, batch))
+        # The builder's caller goes on while the commit is under way, and may change what it gave.
+        return self.away(partial(self.storage.commit, own_copy(batch)))
 
     def check_reading(self, call: Call | None) -> None:
         """Refuse a read by a cancelled call, within a builder, or once the session ends."""
@@ -258,6 +254,14 @@ class Driver:
             waiter.result.set_result("budget")
 
     # --- Tasks whose kind is not registered ---
+
+    def kind_registered(self, name: str) -> None:
+        """Run the tasks that were parked because their kind was missing."""
+
+        def after(step: Step[None]) -> None:
+            step.actions += self.scheduler.registered(name)
+
+        self.post(lambda: None, after)
 
     def _unregistered(self) -> bool:
         return any(not self.kinds.has_task_kind(name) for name in self.scheduler.live.kinds())

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from pico_harness.admission import Admission
+from pico_harness.builder import build
 from pico_harness.call import Call, Invocation
-from pico_harness.errors import BuilderError
 from pico_harness.registry import Kinds
 from pico_harness.scheduler import Action, Scheduler
-from pico_harness.tx import ScratchTx, Tx
+from pico_harness.tx import Tx
 from pico_store.address import Seq
 from pico_store.batch import Batch
 from pico_store.records import BatchRange
 from pico_store.storage import Storage
 
 T = TypeVar("T")
-X = TypeVar("X", Tx, ScratchTx)
 
 
 class Session(Protocol):
@@ -170,20 +169,3 @@ class Returned:
     def left(self) -> None:
         if self._actions:
             self._session.dispatch(self._actions)
-
-
-def build(plan: Callable[[X], T], tx: X) -> T:
-    """Run a builder; it may not be a coroutine (architecture, ``plan(tx)``)."""
-    try:
-        result = plan(tx)
-    except BaseException:
-        tx.close()
-        raise
-    # Most return nothing or an id, and asking an abstract class costs more than asking first.
-    if result is not None and type(result) is not int and isinstance(result, Awaitable):
-        if isinstance(result, Coroutine):
-            result.close()
-        tx.close()
-        problem = f"the builder returned {type(result).__name__}, something to await"
-        raise BuilderError("LINE-1", f"{problem}; allowed: a plain function that does not await")
-    return result
