@@ -68,7 +68,8 @@ class Admission:
                 another invocation's.
             TaskCancelledError: The task carries the mark, and this is not its abort.
         """
-        self.check_phase()
+        if self._scheduler.phase != "open":
+            self.check_phase()
         invocation = call.invocation
         if bound is not None and bound is not invocation:
             whose = "no invocation" if invocation is None else f"task {invocation.task_id}"
@@ -102,10 +103,13 @@ class Admission:
             WaitCycleError: New work that would wait for itself.
         """
         self._links.clear()
+        new = tx.tasks_made
+        if not new and not tx.conversations_written:
+            # Nothing in it has a place to be checked: most commits of most tasks.
+            return
         for conversation in tx.conversations_written.values():
             if isinstance(conversation, Conversation):
                 self._check_owner(tx, conversation)
-        new = [task for id, task in tx.tasks_written.items() if id >= tx.first]
         for task in new:
             self._link(tx, task.conversation_id)
             if task.after:

@@ -15,6 +15,8 @@ from pico_store.records import Entry, Replace
 R = TypeVar("R")
 W = TypeVar("W", MainWrite, StateWrite)
 
+_FIXED = frozenset((str, int, float, bool, type(None)))
+
 
 class Away(Protocol):
     """Runs elsewhere what may wait: one call after the other, in their order."""
@@ -75,8 +77,13 @@ def _own(value: R) -> R:
 
 
 def _copied(value: R) -> R:
+    # What cannot change is told apart here: a call for each of many small values would hold the
+    # event loop for as long as their commit takes.
     if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}  # type: ignore[return-value,attr-defined]
+        return {  # type: ignore[return-value]
+            key: item if type(item) in _FIXED else _copied(item)
+            for key, item in value.items()  # type: ignore[attr-defined]
+        }
     if type(value) is list:
-        return [_copied(item) for item in value]  # type: ignore[return-value,attr-defined]
+        return [item if type(item) in _FIXED else _copied(item) for item in value]  # type: ignore[return-value,attr-defined]
     return value

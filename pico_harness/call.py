@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from pico_store.address import Seq
 
@@ -25,7 +27,7 @@ class Cancellation:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self._callbacks: dict[object, Callable[[], None]] = {}
+        self._callbacks: dict[object, Callable[[], object]] = {}
 
     @property
     def requested(self) -> bool:
@@ -43,22 +45,21 @@ class Cancellation:
             callback()
         return True
 
-    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], object]:
         """Call back when it is requested, at once if it was; returns what takes that back."""
         if self.reason is not None:
             callback()
-            return lambda: None
+            return _nothing
         token = object()
         self._callbacks[token] = callback
-        return lambda: void(self._callbacks.pop(token, None))
+        return partial(self._callbacks.pop, token, None)
 
 
-def void(_: object) -> None:
-    """Take a value and return nothing, where a callback must return ``None``."""
+def _nothing() -> None:
+    """Take back what was done already."""
 
 
-@dataclass(eq=False, slots=True)
-class Invocation:
+class Invocation(Struct, eq=False):
     """One call of a kind's method for one task; compared by identity, never by content."""
 
     task_id: Seq
@@ -74,8 +75,7 @@ class Invocation:
     """The asyncio task that runs the method; ``None`` until it was dispatched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """What goes along with a call: when to give it up, and which invocation makes it."""
 
     cancellation: Cancellation = field(default_factory=Cancellation)
@@ -88,7 +88,7 @@ class Call:
         # A parent that outlives many children would keep a callback of each; whoever makes many
         # short ones under one parent cancels each when done, which takes its callback back.
         remove = self.cancellation.on_cancel(
-            lambda: void(child.cancellation.cancel(self.cancellation.reason or "cancelled"))
+            lambda: child.cancellation.cancel(self.cancellation.reason or "cancelled")
         )
         child.cancellation.on_cancel(remove)
         return child

@@ -8,20 +8,21 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from pico_harness.admission import Admission
 from pico_harness.away import Away, own_copy
+from pico_harness.builder import build
 from pico_harness.call import HOST, Call, Invocation, Method, current_call, enter_call
 from pico_harness.clock import Clock
 from pico_harness.errors import (
-    BuilderError,
     CallCancelledError,
     HarnessError,
     UnknownTaskError,
     WaitCycleError,
 )
 from pico_harness.line import Line
+from pico_harness.operations import Commit, Returned, Step
 from pico_harness.registry import Kinds
 from pico_harness.scheduler import Action, Broken, Drained, Resolve, Scheduler, Signal, Start
 from pico_harness.telemetry import Telemetry
@@ -43,7 +44,6 @@ from pico_store.records import BatchRange, Task
 from pico_store.storage import Storage
 
 T = TypeVar("T")
-X = TypeVar("X", Tx, ScratchTx)
 
 Run: TypeAlias = Callable[[Invocation, Task], Coroutine[object, object, None]]
 """Calls the method of a task's kind."""
@@ -66,50 +66,6 @@ class FaultReport:
 
     def __str__(self) -> str:
         return f"{self.method} of task {self.task_id} ({self.kind}) {self.problem}"
-
-
-class Step(Generic[T]):
-    """One operation of the line, made of what it does before and after its commit."""
-
-    __slots__ = ("_after", "_batch", "_before", "_driver", "actions")
-
-    def __init__(
-        self,
-        driver: Driver,
-        before: Callable[[], Batch | None],
-        after: Callable[[Step[T]], T],
-    ) -> None:
-        """Make an operation.
-
-        Args:
-            driver: Whose indexes take over the batch.
-            before: Checks and builds; see `Operation.prepare`.
-            after: Makes the result once the batch was taken over; may add to ``actions``.
-        """
-        self._driver = driver
-        self._before = before
-        self._after = after
-        self._batch: Batch | None = None
-        self.actions: list[Action] = []
-
-    def prepare(self) -> Batch | None:
-        self._batch = self._before()
-        return self._batch
-
-    def applied(self, written: BatchRange | None) -> T:
-        if written is not None:
-            assert self._batch is not None
-            self.actions = self._driver.take_over(self._batch, written)
-        return self._after(self)
-
-    @property
-    def wrote(self) -> bool:
-        """Whether there was something to commit."""
-        return self._batch is not None
-
-    def left(self) -> None:
-        if self.actions:
-            self._driver.dispatch(self.actions)
 
 
 class Driver:
@@ -156,6 +112,7 @@ class Driver:
         self._on_report = on_report
         self._on_task_fault = on_task_fault
         self._context = copy_context()
+        self._session_id = storage.session_id
 
     # --- Writing ---
 
@@ -168,24 +125,7 @@ class Driver:
         bound: Invocation | None = None,
     ) -> Awaitable[T]:
         """Build a batch, commit it and return what the builder returned."""
-
-        def before() -> Batch | None:
-            invocation = self.admission.admit(call, bound)
-            tx = Tx(
-                self.storage,
-                self.kinds,
-                by=invocation.task_id if invocation is not None else None,
-                conversation=conversation,
-                creates=invocation is None or invocation.method != "abort",
-            )
-            built.append(_build(plan, tx))
-            batch = tx.batch()
-            if batch is not None:
-                self.admission.check(tx)
-            return batch
-
-        built: list[T] = []
-        return self.line.run(Step(self, before, lambda _: built[0]), call)
+        return self.line.run(Commit(self, plan, call, conversation, bound), call)
 
     def scratch(
         self, plan: Callable[[ScratchTx], T], call: Call, *, bound: Invocation
@@ -195,7 +135,7 @@ class Driver:
         def before() -> Batch | None:
             self.admission.admit(call, bound)
             tx = ScratchTx(self.storage, self.kinds, by=bound.task_id)
-            built.append(_build(plan, tx))
+            built.append(build(plan, tx))
             return tx.batch()
 
         built: list[T] = []
@@ -275,7 +215,7 @@ class Driver:
         def after(step: Step[None]) -> None:
             step.actions += register(waiter)
 
-        remove: Callable[[], None] | None = None
+        remove: Callable[[], object] | None = None
         try:
             await self.line.run(Step(self, before, after), call)
             remove = call.cancellation.on_cancel(partial(self._give_up, waiter, call))
@@ -293,6 +233,8 @@ class Driver:
             ):
                 raise UnknownTaskError("TASKS-6", f"no task {waiter.task} to wait for")
         elif waiter.conversation is not None:
+            if self.scheduler.busy(waiter.conversation):
+                return  # Live tasks are in conversations that exist.
             if waiter.conversation not in self.storage.get_conversations((waiter.conversation,)):
                 problem = f"no conversation {waiter.conversation} to drive"
                 raise UnknownConversationError("PAGE-6", "", problem)
@@ -364,27 +306,24 @@ class Driver:
 
     def _start(self, start: Start) -> None:
         invocation = start.invocation
-        context = self._context.copy()
-        context.run(enter_call, Call(invocation.cancellation, invocation))
-        runner = self.loop.create_task(self._invoke(start), context=context)
+        runner = self.loop.create_task(self._invoke(start), context=self._context.copy())
         invocation.runner = runner
         runner.add_done_callback(partial(self._returned, invocation))
 
     async def _invoke(self, start: Start) -> None:
-        if start.invocation.again:
-            await self._count_crash(start.invocation)
-        with self._telemetry.span(start.invocation, session_id=self.storage.session_id):
-            await self._run(start.invocation, start.task)
+        invocation = start.invocation
+        # The context is this task's own: whoever started it does not become the caller.
+        enter_call(Call(invocation.cancellation, invocation))
+        if invocation.again:
+            await self._count_crash(invocation)
+        with self._telemetry.span(invocation, session_id=self._session_id):
+            await self._run(invocation, start.task)
 
     def _returned(self, invocation: Invocation, runner: asyncio.Task[None]) -> None:
         raised: BaseException | None
         raised = asyncio.CancelledError() if runner.cancelled() else runner.exception()
         invocation.runner = None
-
-        def after(step: Step[None]) -> None:
-            step.actions += self.scheduler.finished(invocation, raised)
-
-        self.post(lambda: None, after)
+        self.line.post(Returned(self, invocation, raised), self._post_failed)
 
     # --- Losses in flight ---
 
@@ -457,22 +396,6 @@ class Driver:
             return
         self.admission.fault = (problem, cause)
         self.dispatch(self.scheduler.fault(self.admission.faulted))
-
-
-def _build(plan: Callable[[X], T], tx: X) -> T:
-    """Run a builder; it may not be a coroutine (architecture, ``plan(tx)``)."""
-    try:
-        result = plan(tx)
-    except BaseException:
-        tx.close()
-        raise
-    if isinstance(result, Awaitable):
-        if isinstance(result, Coroutine):
-            result.close()
-        tx.close()
-        problem = f"the builder returned {type(result).__name__}, something to await"
-        raise BuilderError("LINE-1", f"{problem}; allowed: a plain function that does not await")
-    return result
 
 
 def _settled_any(step: Step[bool]) -> bool:

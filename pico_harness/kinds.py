@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -65,8 +64,7 @@ Ended: TypeAlias = Orphaned | Faulted
 DERIVED = {"orphaned": Orphaned, "faulted": Faulted}
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOf(Generic[V]):
+class TaskOf(Struct, Generic[V], frozen=True):
     """A task as its kind sees it; a copy, which nothing changes."""
 
     id: Seq
@@ -81,8 +79,8 @@ class TaskOf(Generic[V]):
     owns: tuple[Seq, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryKind(Generic[D]):
+# A frozen dataclass with slots cannot be made as `EntryKind[X](...)` in Python 3.11; a struct can.
+class EntryKind(Struct, Generic[D], frozen=True):
     """A name for entries and the type of what their ``data`` holds."""
 
     name: str
@@ -222,6 +220,11 @@ def check_declaration(kind: TaskDeclaration) -> None:
             problem = f"kind {name!r}: {variant!r:.80} is no TaskState"
             raise KindError("TASKS-1", f"{problem}; allowed: its subclasses")
         status = status_of(variant)
+        config = variant.__struct_config__
+        if config.tag_field != "status" or type(config.tag) is not str:
+            problem = f"kind {name!r}: {variant.__name__} is told apart by "
+            problem += f"{config.tag_field} = {config.tag!r:.40}"
+            raise KindError("TASKS-1", f"{problem}; allowed: a text under 'status'")
         if role not in ("start", "inflight", "terminal"):
             problem = f"kind {name!r}: status {status!r} has role {role!r:.40}"
             raise KindError("TASKS-1", f"{problem}; allowed: start, inflight, terminal")

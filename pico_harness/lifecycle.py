@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from pico_harness.call import Call
-from pico_harness.driver import Driver, Step
+from pico_harness.driver import Driver
 from pico_harness.errors import SessionClosedError, WaitCycleError
+from pico_harness.operations import Step
 from pico_harness.scheduler import Action
 from pico_store.batch import Batch, MainBatch, PatchTask
 from pico_store.errors import PicoError

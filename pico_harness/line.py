@@ -114,20 +114,27 @@ class Line:
             CallCancelledError: The call was cancelled before the operation was reached.
             NestedOperationError: At once; see `check_outside`.
         """
-        self.check_outside()
+        if self._inside:
+            self.check_outside()
         if self._carrier is None:
             return self._run_here(operation, call)
         return self._run_queued(operation, call)
 
     async def _run_here(self, operation: Operation[T], call: Call) -> T:
-        _check_call(call)
+        if call.cancellation.reason is not None:
+            _check_call(call)
         result = self.run_now(operation)
         operation.left()
         return result
 
     def run_now(self, operation: Operation[T]) -> T:
         """Run an operation whose commits do not wait; `Operation.left` is left to the caller."""
-        batch = self._prepare(operation)
+        # As `_prepare`, whose call would be one more for every commit.
+        self._inside = True
+        try:
+            batch = operation.prepare()
+        finally:
+            self._inside = False
         if batch is None:
             return operation.applied(None)
         try:
@@ -236,7 +243,7 @@ class Line:
 
 
 def _check_call(call: Call) -> None:
-    if call.cancellation.requested:
+    if call.cancellation.reason is not None:
         raise CallCancelledError(f"cancelled before it began: {call.cancellation.reason}")
 
 

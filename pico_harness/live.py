@@ -34,20 +34,24 @@ class LiveTask:
     """Whether it was there when the session was opened, and no recovery began since."""
 
 
-@dataclass(slots=True)
 class Changes:
     """What a batch changed, in the order of its writes."""
 
-    created: list[Seq] = field(default_factory=list)
-    changed: list[Seq] = field(default_factory=list)
-    """Live before and after, with another status or state."""
-    marked: list[Seq] = field(default_factory=list)
-    settled: list[Task] = field(default_factory=list)
-    """As they were before, but for what they settled to, which is not kept."""
-    freed: list[Seq] = field(default_factory=list)
-    """Live tasks that waited for one that settled."""
-    deleted: list[Seq] = field(default_factory=list)
-    """Conversations that were named for deletion."""
+    # Written out: one is made for every commit, and the factories of a dataclass cost more than
+    # all that most batches change.
+    __slots__ = ("changed", "created", "deleted", "freed", "marked", "settled")
+
+    def __init__(self) -> None:
+        self.created: list[Seq] = []
+        self.changed: list[Seq] = []
+        """Live before and after, with another status or state."""
+        self.marked: list[Seq] = []
+        self.settled: list[Task] = []
+        """As they were before, but for what they settled to, which is not kept."""
+        self.freed: list[Seq] = []
+        """Live tasks that waited for one that settled."""
+        self.deleted: list[Seq] = []
+        """Conversations that were named for deletion."""
 
 
 class LiveIndex:

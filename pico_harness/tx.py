@@ -57,7 +57,7 @@ class Tx(TxReads):
     Source: design §9.2; LINE-1, LINE-2, LINE-6.
     """
 
-    __slots__ = ("_bound", "_by", "_saw_entry", "creates", "writes")
+    __slots__ = ("_bound", "_by", "_own", "_saw_entry", "creates", "tasks_made", "writes")
 
     def __init__(
         self,
@@ -65,12 +65,26 @@ class Tx(TxReads):
         kinds: Kinds,
         *,
         by: Seq | None = None,
+        own: Task | None = None,
         conversation: Seq | None = None,
         creates: bool = True,
     ) -> None:
+        """Begin a transaction.
+
+        Args:
+            storage: What it reads, and what its batch is for.
+            kinds: The kinds that it may make tasks of.
+            by: The task in whose name it writes; ``None`` for the host.
+            own: That task as it is committed, where it is at hand; read if not given.
+            conversation: What it is bound to.
+            creates: See the attribute.
+        """
         super().__init__(storage, kinds)
         self.writes: list[MainWrite] = []
+        self.tasks_made: list[Task] = []
+        """What it creates, in order; these are in ``tasks_written`` too, as they become."""
         self._by = by
+        self._own = own
         self._bound = conversation
         self.creates = creates
         """Whether it may make work: an abort may not (design §6.3)."""
@@ -192,19 +206,22 @@ class Tx(TxReads):
             allowed = status_of(registered.initial)
             raise self._poisoned("LINE-6", f"{problem}; allowed: {allowed!r}")
         id = Seq(self.first + len(self.writes))
+        stored: JsonObject = msgspec.to_builtins(state)
         task = Task(
             id=id,
             conversation_id=self._conversation(conversation),
             kind=kind.name,
-            status=status_of(state),
+            status=stored["status"],  # type: ignore[arg-type]
             role="start",
-            state=msgspec.to_builtins(state),
+            state=stored,
             after=tuple(after),
             background=background,
             turn=registered.turn,
         )
         self.tasks_written[id] = task
-        return self._push(task)
+        self.tasks_made.append(task)
+        self.writes.append(task)
+        return id
 
     def patch(self, task: Seq, state: TaskState) -> None:
         """Give the invocation's own task another state that is not terminal.
@@ -223,19 +240,19 @@ class Tx(TxReads):
         self._check_alive()
         task = self._own_task(id)
         role = self._kinds.task_kind(task.kind).role(state)
-        status = status_of(state)
+        stored: JsonObject = msgspec.to_builtins(state)
+        # Its tag is in there; asking the class for it takes longer.
+        status: str = stored["status"]  # type: ignore[assignment]
         if (role == "terminal") is not settle:
             verb, other = ("settle", "patch") if settle else ("patch", "settle")
             problem = f"{verb} of task {id} ({task.kind}) to {status!r}, whose role is {role}"
             raise self._poisoned("LINE-6", f"{problem}; allowed: {other}")
-        stored: JsonObject = msgspec.to_builtins(state)
         self.tasks_written[id] = msgspec.structs.replace(
             task, status=status, role=role, state=stored
         )
-        if settle:
-            self._push(SettleTask(id, status, stored))
-        else:
-            self._push(PatchTask(id, status, role, stored))
+        self.writes.append(
+            SettleTask(id, status, stored) if settle else PatchTask(id, status, role, stored)
+        )
 
     def _own_task(self, id: Seq) -> Task:
         if id != self._by:
@@ -244,7 +261,7 @@ class Tx(TxReads):
             raise self._poison(
                 AuthorityError("LINE-6", f"{problem}; allowed: its own invocation, and abort marks")
             )
-        task = self._task(id)
+        task = self.tasks_written.get(id) or self._own or self._task(id)
         if task is None or task.role == "terminal":
             problem = f"task {id} was settled already in this transaction"
             raise self._poison(UnknownTaskError("LINE-6", problem))

@@ -80,32 +80,26 @@ class Waits:
 
     def add(self, waiter: Waiter) -> None:
         """Register a waiter that `check` let pass."""
-        for index, key in self._places(waiter):
-            index.setdefault(key, {})[waiter] = None
-        if waiter.conversation is None and waiter.task is None:
+        if waiter.conversation is not None:
+            self._conversations.setdefault(waiter.conversation, {})[waiter] = None
+        elif waiter.task is not None:
+            self._tasks.setdefault(waiter.task, {})[waiter] = None
+        else:
             self.session[waiter] = None
+        if waiter.by is not None:
+            self._by.setdefault(waiter.by, {})[waiter] = None
 
     def remove(self, waiter: Waiter) -> bool:
         """Take a waiter away; False if it was gone."""
-        found = self.session.pop(waiter, waiter) is None
-        for index, key in self._places(waiter):
-            members = index.get(key)
-            if members is not None and waiter in members:
-                found = True
-                del members[waiter]
-                if not members:
-                    del index[key]
-        return found
-
-    def _places(self, waiter: Waiter) -> list[tuple[dict[Seq, dict[Waiter, None]], Seq]]:
-        places: list[tuple[dict[Seq, dict[Waiter, None]], Seq]] = []
         if waiter.conversation is not None:
-            places.append((self._conversations, waiter.conversation))
-        if waiter.task is not None:
-            places.append((self._tasks, waiter.task))
+            found = _take(self._conversations, waiter.conversation, waiter)
+        elif waiter.task is not None:
+            found = _take(self._tasks, waiter.task, waiter)
+        else:
+            found = self.session.pop(waiter, waiter) is None
         if waiter.by is not None:
-            places.append((self._by, waiter.by))
-        return places
+            _take(self._by, waiter.by, waiter)
+        return found
 
     # --- Cycles ---
 
@@ -168,3 +162,14 @@ class Waits:
                 if waiter.conversation is not None:
                     stack += fresh.get(waiter.conversation, ())
         return False
+
+
+def _take(index: dict[Seq, dict[Waiter, None]], key: Seq, waiter: Waiter) -> bool:
+    """Take a waiter out of an index; False if it was not there."""
+    members = index.get(key)
+    if members is None or waiter not in members:
+        return False
+    del members[waiter]
+    if not members:
+        del index[key]
+    return True

@@ -40,6 +40,10 @@ class Setting(Struct, frozen=True):
     seconds: float = 10.0
     """Of replaying histories."""
     seed: int = 1
+    tasks: int = 100_000
+    """Before those that are compared with the first ones; finished child conversations."""
+    blocking: int = 900
+    """Commits of 100 KB while the event loop is watched."""
     url: str = ""
     """Of the store to be measured, with ``{path}`` where its path stands."""
     session: str = ""

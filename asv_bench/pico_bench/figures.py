@@ -47,6 +47,7 @@ class Figure:
 
 
 _LARGE: Final = "pico_bench.large_case"
+_HARNESS: Final = "pico_bench.harness_case"
 CASES: Final[Mapping[str, Case]] = {
     "raw sqlite": Case("pico_bench.turns_case:raw_sqlite"),
     "sqlite": Case("pico_bench.turns_case:sqlite"),
@@ -66,6 +67,14 @@ CASES: Final[Mapping[str, Case]] = {
     "jsonl, large": Case("pico_bench.jsonl_case:large", "pico_bench.jsonl_case:make"),
     "large": Case(f"{_LARGE}:calls", f"{_LARGE}:make"),
     "large, growth": Case(f"{_LARGE}:growth", f"{_LARGE}:make"),
+    "task, alone": Case(f"{_HARNESS}:alone"),
+    "task, together": Case(f"{_HARNESS}:together"),
+    "flat": Case(f"{_HARNESS}:flat"),
+    "flat, background": Case(f"{_HARNESS}:flat_background"),
+    "flat, children": Case(f"{_HARNESS}:flat_children"),
+    "finished": Case(f"{_HARNESS}:opening", f"{_HARNESS}:make"),
+    "loop, sqlite": Case("pico_bench.loop_case:loop_sqlite"),
+    "loop, lmdb": Case("pico_bench.loop_case:loop_lmdb"),
     "conformance": Case("pico_bench.conformance_case:sqlite"),
 }
 
@@ -79,6 +88,43 @@ def _large(name: str, what: str, call: str) -> Figure:
         aim=1.08,
         cases=("large",),
         measure=lambda results: results["large"][call],
+    )
+
+
+def _task(name: str, what: str, case: str) -> Figure:
+    return Figure(
+        name=f"harness.{name}",
+        what=f"a task of three commits, {what}, memory: harness − storage: CPU",
+        unit="µs",
+        bar=120,
+        aim=60,
+        cases=(case,),
+        measure=lambda results: results[case]["over_us"],
+    )
+
+
+def _flat(name: str, beside: str, case: str) -> Figure:
+    return Figure(
+        name=f"harness.{name}",
+        what=f"last 1,000 of 100,000 tasks ÷ first 1,000{beside}: CPU",
+        unit="×",
+        bar=1.1,
+        aim=1.03,
+        cases=(case,),
+        measure=lambda results: results[case]["ratio"],
+    )
+
+
+def _loop(backend: str, called: str) -> Figure:
+    case = f"loop, {backend}"
+    return Figure(
+        name=f"harness.loop.{backend}",
+        what=f"{called}, power, commits of 100 KB: the event loop is late, p99",
+        unit="ms",
+        bar=5,
+        aim=2,
+        cases=(case,),
+        measure=lambda results: results[case]["p99_ms"],
     )
 
 
@@ -245,6 +291,22 @@ FIGURES: Final[tuple[Figure, ...]] = (
         cases=("large, growth",),
         measure=lambda results: results["large, growth"]["bytes"] / 2**20,
     ),
+    _task("task", "one at a time", "task, alone"),
+    _task("tasks", "many at once", "task, together"),
+    _flat("flat", "", "flat"),
+    _flat("flat.background", ", 10,000 live background tasks beside", "flat, background"),
+    _flat("flat.children", ", 100,000 finished children", "flat, children"),
+    Figure(
+        name="harness.open",
+        what="SQLite, 100,000 finished children, two live tasks: rows decoded by open, drive",
+        unit="rows",
+        bar=50,
+        aim=10,
+        cases=("finished",),
+        measure=lambda results: results["finished"]["rows"],
+    ),
+    _loop("sqlite", "SQLite"),
+    _loop("lmdb", "LMDB"),
     Figure(
         name="conformance.speed",
         what="writes a minute checked against the model on SQLite",

@@ -24,6 +24,8 @@ TINY = Setting(
     few_entries=800,
     calls=3,
     seconds=0.2,
+    tasks=100,
+    blocking=2,
     session=str(EXAMPLE),
 )
 # What the cases measured on some machine, each figure just within its bar.
@@ -47,6 +49,14 @@ GOOD: dict[str, Numbers] = {
     "make": {},
     "calls": {"open": 1.2, "page": 1.2, "fork": 1.2, "head": 1.2},
     "growth": {"bytes": float(4 << 20)},
+    "alone": {"over_us": 120.0},
+    "together": {"over_us": 120.0},
+    "flat": {"ratio": 1.1},
+    "flat_background": {"ratio": 1.1},
+    "flat_children": {"ratio": 1.1},
+    "opening": {"rows": 50.0},
+    "loop_sqlite": {"p99_ms": 5.0},
+    "loop_lmdb": {"p99_ms": 5.0},
 }
 
 
@@ -103,6 +113,14 @@ def test_every_figure_holds_at_its_bar() -> None:
         ("calls", "fork", 1.21, {"large.fork"}),
         ("calls", "head", 1.21, {"large.head"}),
         ("growth", "bytes", float((4 << 20) + 4096), {"large.growth"}),
+        ("alone", "over_us", 120.1, {"harness.task"}),
+        ("together", "over_us", 120.1, {"harness.tasks"}),
+        ("flat", "ratio", 1.11, {"harness.flat"}),
+        ("flat_background", "ratio", 1.11, {"harness.flat.background"}),
+        ("flat_children", "ratio", 1.11, {"harness.flat.children"}),
+        ("opening", "rows", 51.0, {"harness.open"}),
+        ("loop_sqlite", "p99_ms", 5.1, {"harness.loop.sqlite"}),
+        ("loop_lmdb", "p99_ms", 5.1, {"harness.loop.lmdb"}),
     ],
 )
 def test_a_worse_number_makes_its_figure_fall_short(
@@ -141,7 +159,7 @@ def test_cases_are_interleaved_and_prepared_once() -> None:
     measured(run, repetitions=2)
     preparations = [target for target in ran if target.endswith(":make")]
     cases = [target for target in ran if not target.endswith(":make")]
-    assert len(preparations) == len(set(preparations)) == 3
+    assert len(preparations) == len(set(preparations)) == 4
     assert cases[: len(cases) // 2] == cases[len(cases) // 2 :]
     assert len(set(cases)) == len(CASES)
 
