@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from pico_harness.admission import Admission
+from pico_harness.away import Away, own_copy
 from pico_harness.call import HOST, Call, Invocation, Method, current_call, enter_call
 from pico_harness.clock import Clock
 from pico_harness.errors import (
@@ -42,7 +43,6 @@ from pico_store.records import BatchRange, Task
 from pico_store.storage import Storage
 
 T = TypeVar("T")
-R = TypeVar("R")
 X = TypeVar("X", Tx, ScratchTx)
 
 Run: TypeAlias = Callable[[Invocation, Task], Coroutine[object, object, None]]
@@ -52,14 +52,6 @@ CRASHES = "pico.crashes"
 """The scratch value that counts how often a task was lost in flight (TASKS-5)."""
 
 _LOG = logging.getLogger("pico_harness")
-
-
-class Away(Protocol):
-    """Runs elsewhere what may wait for a disk: one call after the other, in their order."""
-
-    def __call__(self, work: Callable[[], R], /) -> asyncio.Future[R]:
-        """Begin a call and return at once; what is returned is never cancelled."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +147,8 @@ class Driver:
         self.loop = asyncio.get_running_loop()
         self.on_drained: Callable[[], None] = lambda: None
         """Told when the session has ended and nothing runs any more."""
+        self.on_closed: Callable[[], None] = lambda: None
+        """Told when the storage is closed."""
         self.listeners: list[Callable[[Batch, BatchRange], None]] = []
         """Told of every batch on the line, after the indexes took it over; they must not raise."""
         self._run = run
@@ -221,7 +215,8 @@ class Driver:
 
     def _carry(self, batch: Batch) -> asyncio.Future[BatchRange]:
         assert self.away is not None
-        return self.away(partial(self.storage.commit, batch))
+        # The builder's caller goes on while the commit is under way, and may change what it gave.
+        return self.away(partial(self.storage.commit, own_copy(batch)))
 
     def check_reading(self, call: Call | None) -> None:
         """Refuse a read by a cancelled call, within a builder, or once the session ends."""
@@ -317,6 +312,14 @@ class Driver:
             waiter.result.set_result("budget")
 
     # --- Tasks whose kind is not registered ---
+
+    def kind_registered(self, name: str) -> None:
+        """Run the tasks that were parked because their kind was missing."""
+
+        def after(step: Step[None]) -> None:
+            step.actions += self.scheduler.registered(name)
+
+        self.post(lambda: None, after)
 
     def _unregistered(self) -> bool:
         return any(not self.kinds.has_task_kind(name) for name in self.scheduler.live.kinds())

@@ -102,6 +102,7 @@ class Harness(SessionReads):
             entry_kinds.register(entry)
         driver, conversations = make_driver(storage, task_kinds, options)
         task_kinds.in_use = driver.scheduler.live.has_kind
+        task_kinds.on_register = driver.kind_registered
         lifecycle = Lifecycle(driver)
         harness = cls(driver, conversations, lifecycle, task_kinds, entry_kinds)
         if not storage.last_seq:

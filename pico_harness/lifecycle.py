@@ -127,6 +127,7 @@ class Lifecycle:
     def _finish(self, error: BaseException | None) -> None:
         if self._driver.scheduler.phase == "closing":
             self._driver.scheduler.phase = "closed"
+        self._driver.on_closed()
         if self._ended.done():
             return
         if error is None:

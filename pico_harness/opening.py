@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pico_harness.admission import Admission
 from pico_harness.ancestry import Ancestry
+from pico_harness.away import Away, CommitThread
 from pico_harness.call import Invocation
 from pico_harness.clock import Clock, SystemClock
 from pico_harness.conversation import Conversations
-from pico_harness.driver import CRASHES, Away, Driver, FaultReport
+from pico_harness.driver import CRASHES, Driver, FaultReport
 from pico_harness.inbox import Intake
 from pico_harness.live import LiveIndex
 from pico_harness.registry import Registry
@@ -26,8 +25,6 @@ from pico_store.errors import StoreIOError
 from pico_store.query import TaskQuery
 from pico_store.records import Task
 from pico_store.storage import Storage
-
-R = TypeVar("R")
 
 _PAGE = 10_000
 
@@ -78,18 +75,20 @@ def make_driver(
         runtime = TaskRuntime(driver, conversations, invocation)
         return kinds[task.kind].invoke(invocation.method, task, runtime)
 
+    thread = CommitThread(f"pico-{storage.session_id:.20}")
     driver = Driver(
         storage,
         known,
         scheduler,
         admission,
         run=run,
-        away=options.away or (_thread(storage.session_id) if storage.commit_waits else None),
+        away=options.away or (thread if storage.commit_waits else None),
         clock=options.clock,
         telemetry=options.telemetry,
         on_report=options.on_report,
         on_task_fault=options.on_task_fault,
     )
+    driver.on_closed = thread.end
     conversations = Conversations(driver, options.intake)
     return driver, conversations
 
@@ -127,13 +126,3 @@ def _count_losses(storage: Storage, live: LiveIndex, id: Seq) -> None:
     live[id].counted = version is not None
     before = version.value if version is not None else 0
     live[id].crashes = before + 1 if isinstance(before, int) else 1
-
-
-def _thread(session_id: str) -> Away:
-    """Return what runs calls on one thread of a session's own, which ends with the process."""
-    executor = ThreadPoolExecutor(1, thread_name_prefix=f"pico-{session_id:.20}")
-
-    def away(work: Callable[[], R]) -> asyncio.Future[R]:
-        return asyncio.wrap_future(executor.submit(work))
-
-    return away

@@ -38,6 +38,8 @@ class Registry(Generic[K]):
         self._check = check
         self.in_use: Callable[[str], bool] = lambda name: False
         """Tells whether the kind of a name may not be taken away now."""
+        self.on_register: Callable[[str], None] = lambda name: None
+        """Told the name of each kind that was added."""
         self._kinds: dict[str, K] = {}
 
     def register(self, kind: K) -> None:
@@ -51,6 +53,7 @@ class Registry(Generic[K]):
             problem = f"{self._noun} kind {kind.name!r} is registered"
             raise KindError("TASKS-1", f"{problem}; allowed: replace, or another name")
         self._kinds[kind.name] = kind
+        self.on_register(kind.name)
 
     def replace(self, kind: K) -> None:
         """Put a kind in the place of the one of its name; it must understand what that stored.

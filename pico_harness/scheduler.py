@@ -87,7 +87,7 @@ class Scheduler:
         self,
         live: LiveIndex,
         ancestry: Ancestry,
-        registered: Callable[[str], bool],
+        can_run: Callable[[str], bool],
         *,
         crashes_max: int,
     ) -> None:
@@ -96,7 +96,7 @@ class Scheduler:
         Args:
             live: The live tasks.
             ancestry: Where they are; holds a link for each of them already.
-            registered: Tells whether a task kind of that name can run here.
+            can_run: Tells whether a task kind of that name can run here.
             crashes_max: How many losses in flight park a task (TASKS-5).
         """
         self.live = live
@@ -104,7 +104,7 @@ class Scheduler:
         self.waits = Waits(live)
         self.running: dict[Seq, Invocation] = {}
         self.phase: Phase = "open"
-        self._registered = registered
+        self._can_run = can_run
         self._crashes_max = crashes_max
         # Those that may not be recovered again. Mostly none, and then nobody looks for what they
         # hold up.
@@ -119,7 +119,7 @@ class Scheduler:
 
     def parked(self, live: LiveTask) -> bool:
         """Tell whether a live task is left alone until the host says otherwise."""
-        if not self._registered(live.task.kind):
+        if not self._can_run(live.task.kind):
             return live.task.background
         return live.task.id in self._crashed
 
@@ -129,7 +129,7 @@ class Scheduler:
 
     def orphaned(self, live: LiveTask) -> bool:
         """Tell whether a live task would keep its conversation busy without being able to run."""
-        return not live.task.background and not self._registered(live.task.kind)
+        return not live.task.background and not self._can_run(live.task.kind)
 
     def foreground_closure(self, conversations: Iterable[Seq]) -> list[Seq]:
         """Return the live foreground tasks of conversations and of what those tasks own.
@@ -234,6 +234,13 @@ class Scheduler:
         self._reserve((id,), actions)
         return actions
 
+    def registered(self, kind: str) -> list[Action]:
+        """Take the slots of tasks that waited for their kind."""
+        actions: list[Action] = []
+        waiting = [id for id in self.live.ids() if self.live[id].task.kind == kind]
+        self._reserve(waiting, actions)
+        return actions
+
     # --- The end ---
 
     def stop(self) -> list[Action]:
@@ -296,7 +303,7 @@ class Scheduler:
                 actions.append(Start(invocation, task))
 
     def _method(self, live: LiveTask) -> Method | None:
-        if not self._registered(live.task.kind) or self.parked(live):
+        if not self._can_run(live.task.kind) or self.parked(live):
             return None
         if live.task.abort:
             return "abort"
