@@ -24,7 +24,7 @@ from pico_harness.errors import (
 from pico_harness.line import Line
 from pico_harness.registry import Kinds
 from pico_harness.scheduler import Action, Broken, Drained, Resolve, Scheduler, Signal, Start
-from pico_harness.telemetry import Telemetry
+from pico_harness.telemetry import End, Span, Telemetry, begin_span
 from pico_harness.tx import ScratchTx, Tx
 from pico_harness.waits import Outcome, Waiter
 from pico_store.address import ScratchAddress, Seq
@@ -132,7 +132,7 @@ class Driver:
         run: Run,
         away: Away | None,
         clock: Clock,
-        telemetry: Telemetry,
+        telemetry: Telemetry | None,
         on_report: Callable[[FaultReport], None] | None,
         on_task_fault: Literal["session", "task"],
     ) -> None:
@@ -366,25 +366,39 @@ class Driver:
         invocation = start.invocation
         context = self._context.copy()
         context.run(enter_call, Call(invocation.cancellation, invocation))
+        span = begin_span(self._telemetry, invocation, context, self.storage.session_id)
         runner = self.loop.create_task(self._invoke(start), context=context)
         invocation.runner = runner
-        runner.add_done_callback(partial(self._returned, invocation))
+        runner.add_done_callback(partial(self._returned, invocation, span))
 
     async def _invoke(self, start: Start) -> None:
         if start.invocation.again:
             await self._count_crash(start.invocation)
-        with self._telemetry.span(start.invocation, session_id=self.storage.session_id):
-            await self._run(start.invocation, start.task)
+        await self._run(start.invocation, start.task)
 
-    def _returned(self, invocation: Invocation, runner: asyncio.Task[None]) -> None:
+    def _returned(
+        self, invocation: Invocation, span: Span | None, runner: asyncio.Task[None]
+    ) -> None:
         raised: BaseException | None
         raised = asyncio.CancelledError() if runner.cancelled() else runner.exception()
         invocation.runner = None
 
         def after(step: Step[None]) -> None:
-            step.actions += self.scheduler.finished(invocation, raised)
+            actions = self.scheduler.finished(invocation, raised)
+            step.actions += actions
+            if span is not None:
+                # Not on the line: whoever exports spans may take its time, and may raise.
+                self.loop.call_soon(span.end, self._end(invocation, actions))
 
         self.post(lambda: None, after)
+
+    def _end(self, invocation: Invocation, actions: list[Action]) -> End:
+        for action in actions:
+            if isinstance(action, Broken):
+                return End("fault", action.problem, action.error)
+        if invocation.task_id not in self.scheduler.live:
+            return End("settled")
+        return End("cancelled" if invocation.cancellation.requested else "continues")
 
     # --- Losses in flight ---
 

@@ -19,7 +19,7 @@ from pico_harness.registry import Registry
 from pico_harness.runtime import TaskRuntime
 from pico_harness.scheduler import Scheduler
 from pico_harness.task_kind import RunnableKind
-from pico_harness.telemetry import NoTelemetry, Telemetry
+from pico_harness.telemetry import Telemetry
 from pico_store.address import ScratchAddress, Seq
 from pico_store.errors import StoreIOError
 from pico_store.query import TaskQuery
@@ -42,7 +42,8 @@ class Options:
     intake: Intake | None = None
     """Gives an accepted input a place in the commit that accepts it, where it can."""
     clock: Clock = field(default_factory=SystemClock)
-    telemetry: Telemetry = field(default_factory=NoTelemetry)
+    telemetry: Telemetry | None = None
+    """Told of every invocation; `pico_harness.otel` has one for the OpenTelemetry API."""
     away: Away | None = None
     """Runs commits that wait; if not given, a thread of the session's own where there are any."""
 
