@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN = sorted(
     point.name
     for point in entry_points(group=ENTRY_POINT_GROUP)
-    if point.value.startswith("pico_store.")
+    if point.value.startswith(("pico_store.", "pico_harness."))
 )
 # A suite of minutes is not run here; its own tests run it.
 NOT_RUN = ("pico conformance",)
