@@ -65,7 +65,8 @@ Ended: TypeAlias = Orphaned | Faulted
 DERIVED = {"orphaned": Orphaned, "faulted": Faulted}
 
 
-@dataclass(frozen=True, slots=True)
+# No slots: with them, `X[T](...)` raises on Python 3.11, where typing marks the instance.
+@dataclass(frozen=True)
 class TaskOf(Generic[V]):
     """A task as its kind sees it; a copy, which nothing changes."""
 
@@ -81,7 +82,8 @@ class TaskOf(Generic[V]):
     owns: tuple[Seq, ...]
 
 
-@dataclass(frozen=True, slots=True)
+# No slots: with them, `X[T](...)` raises on Python 3.11, where typing marks the instance.
+@dataclass(frozen=True)
 class EntryKind(Generic[D]):
     """A name for entries and the type of what their ``data`` holds."""
 
