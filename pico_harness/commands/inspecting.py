@@ -96,6 +96,7 @@ def _task_json(task: Task) -> JsonObject:
         "after": list(task.after),
         "owns": list(task.owns),
         "background": task.background,
+        "turn": task.turn,
         "abort": task.abort,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pico_conformance.model import Accepted, Model
 from pico_conformance.operation import Commit, History, Labels
 from pico_conformance.replay import realize
 from pico_conformance.strategies import histories
+from pico_harness import EntryKind, Harness
 from pico_harness.context import ContextCache, ContextCaches
 from pico_store.address import Seq
 from pico_store.backends import open_store
@@ -478,3 +480,30 @@ def test_the_cache_equals_storage_in_the_suites_own_histories(
     if storage.last_seq:
         watched.check(older=True)
     storage.close()
+
+
+# --- Through a harness ---
+
+
+def test_handles_come_and_go_and_the_context_stays_warm(store: Store) -> None:
+    storage = store.create(f"s{next(_NAMES)}")
+
+    async def main() -> tuple[int, list[Context]]:
+        async with await Harness.open(storage) as harness:
+            note = EntryKind[object]("note")
+            for _ in range(5):
+                root = await harness.root()
+                id = await root.commit(lambda tx: tx.entry(note, model=[said("x")]))
+                await root.context()
+            before = storage.counters.queries
+            served = [await (await harness.root()).context() for _ in range(3)]
+            queries = storage.counters.queries - before
+            forked = await (await root.fork(id)).context()
+            assert forked.messages == served[0].messages
+            return queries, [*served, derive_context(storage, ROOT, served[0].through)]
+
+    queries, served = asyncio.run(main())
+
+    assert queries == 0
+    assert all(one == served[-1] for one in served)
+    assert len(served[0].items) == 5
