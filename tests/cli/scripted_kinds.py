@@ -48,15 +48,15 @@ class Step(TaskKind[States]):
 
     async def recover(self, task: TaskOf[States], runtime: TaskRuntime) -> None:
         assert isinstance(task.state, Running)
-        if task.state.act == "die always":
-            await self._act("die")
+        if task.state.act.endswith(" always"):
+            await self._act(task.state.act)
         await runtime.commit(lambda tx: tx.settle(task.id, Done("recover")))
 
     async def abort(self, task: TaskOf[States], runtime: TaskRuntime) -> None:
         await runtime.commit(lambda tx: tx.settle(task.id, Done("abort")))
 
     async def _act(self, act: str) -> None:
-        if act == "hang":
+        if act.startswith("hang"):
             print("hanging", flush=True)
             await asyncio.Event().wait()
         if act.startswith("die"):

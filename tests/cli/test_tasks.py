@@ -238,6 +238,31 @@ def test_ctrl_c_closes_and_leaves_the_task_to_the_next(pico: Pico, work: str) ->
     assert pico.json("drive", work, "--kinds", STEP)["outcome"] == "idle"
 
 
+def test_ctrl_c_is_no_loss_however_often(pico: Pico, work: str) -> None:
+    plan_steps(work, "hang always")
+    for _ in range(6):
+        process = drive_process(work)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"hanging\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode == 130
+
+    found = pico.json("inspect", work)
+
+    assert (ids(found, "inflight"), found["parked"]) == ([2], [])
+
+
+def test_a_broken_kind_is_one_line_for_a_process_too(work: str) -> None:
+    plan_steps(work, "raise")
+    process = drive_process(work)
+
+    out, err = process.communicate()
+
+    assert (process.returncode, out) == (1, b"")
+    assert err == b"pico: execute of task 2 (step) raised ValueError: planted on two lines\n"
+
+
 def test_progress_is_shown_on_a_terminal(work: str) -> None:
     plan_steps(work, "settle")
     parent, child = pty.openpty()
