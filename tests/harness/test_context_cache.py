@@ -1,45 +1,32 @@
-"""The warm context is what storage derives, after every commit, and costs what is new (CTX-2)."""
+"""The warm context is what storage derives, costs what is new, and is nobody else's (CTX-2)."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from pico_conformance.model import Accepted, Model
-from pico_conformance.operation import Commit, History, Labels
-from pico_conformance.replay import realize
-from pico_conformance.strategies import histories
 from pico_harness import EntryKind, Harness
 from pico_harness.context import ContextCache, ContextCaches
 from pico_store.address import Seq
 from pico_store.backends import open_store
-from pico_store.batch import DeleteConversation, MainBatch, MainWrite
+from pico_store.batch import DeleteConversation, MainBatch
 from pico_store.context import Context, derive_context
 from pico_store.errors import InvalidQueryError, UnknownConversationError
-from pico_store.query import ConversationQuery, EntryQuery
+from pico_store.query import EntryQuery
 from pico_store.records import (
     At,
-    ContextEdit,
     Conversation,
     Entry,
-    ForkPoint,
-    JsonObject,
     Omit,
     Replace,
 )
 from pico_store.storage import Storage, Store
-
-ROOT = Seq(1)
-_NAMES = count()
+from tests.harness.written import NAMES, ROOT, fork, rooted, said, write
 
 
 @pytest.fixture(params=["memory:", "sqlite:{folder}/context.db"])
@@ -52,44 +39,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def storage(store: Store) -> Storage:
     return rooted(store)
-
-
-def rooted(store: Store) -> Storage:
-    """Return a new session of a store, with its root."""
-    storage = store.create(f"s{next(_NAMES)}")
-    storage.commit(MainBatch((Conversation(id=ROOT),)))
-    return storage
-
-
-def said(text: object) -> JsonObject:
-    return {"role": "user", "content": [{"type": "text", "text": str(text)}]}
-
-
-def write(
-    storage: Storage,
-    conversation: Seq = ROOT,
-    *edits: ContextEdit,
-    head: Seq | Literal["self"] | None = None,
-) -> Seq:
-    """Commit an entry that says its own number."""
-    number = Seq(storage.last_seq + 1)
-    entry = Entry(
-        id=number,
-        conversation_id=conversation,
-        kind="k",
-        data={"n": [number]},
-        model=[said(number)],
-        head=number if head == "self" else head,
-        edits=edits or None,
-    )
-    storage.commit(MainBatch((entry,)))
-    return number
-
-
-def fork(storage: Storage, conversation: Seq, at: Seq) -> Seq:
-    number = Seq(storage.last_seq + 1)
-    storage.commit(MainBatch((Conversation(id=number, parent=ForkPoint(conversation, at)),)))
-    return number
 
 
 # --- What it costs ---
@@ -355,146 +304,22 @@ def test_the_conversations_used_last_stay_warm_without_a_handle(storage: Storage
     assert warm == branches[-8:]
 
 
-# --- Any history ---
-
-Step: TypeAlias = tuple[str, int, int, bool]
-STEPS = st.tuples(
-    st.sampled_from(["entry", "entry", "head", "omit", "replace", "fork", "delete", "batch"]),
-    st.integers(0, 9),
-    st.integers(0, 30),
-    st.booleans(),
-)
-
-
-@dataclass(slots=True)
-class Watched:
-    """A session with a cache for each conversation, some of them asked seldom."""
-
-    storage: Storage
-    caches: dict[Seq, ContextCache] = field(default_factory=dict)
-
-    def check(self, *, older: bool) -> None:
-        """Compare every context that there is with what storage derives."""
-        shown = self.storage.scan_conversations(ConversationQuery(limit=1_000)).items
-        for conversation in shown:
-            cache = self.caches.setdefault(
-                conversation.id, ContextCache(self.storage, conversation.id)
-            )
-            positions: list[At | None] = [None]
-            if older:
-                positions += ["start", *map(Seq, range(1, self.storage.last_seq + 2)), None]
-            for at in positions:
-                assert outcome(cache, at) == derived(self.storage, conversation.id, at)
-
-
-def outcome(cache: ContextCache, at: At | None) -> Context | str:
-    try:
-        return cache.context(at)
-    except InvalidQueryError as error:
-        return type(error).__name__
-
-
-def derived(storage: Storage, conversation: Seq, at: At | None) -> Context | str:
-    try:
-        return derive_context(storage, conversation, at)
-    except InvalidQueryError as error:
-        return type(error).__name__
-
-
-def writes(storage: Storage, step: Step) -> list[MainWrite]:
-    """Return what a step stands for here, always something that storage accepts."""
-    what, which, target, flag = step
-    live = storage.scan_conversations(ConversationQuery(limit=1_000)).items
-    conversation = live[which % len(live)].id
-    visible = storage.scan_entries(EntryQuery(conversation_id=conversation, limit=1_000)).items
-    aim = visible[target % len(visible)].id if visible else None
-    number = Seq(storage.last_seq + 1)
-    entry = Entry(id=number, conversation_id=conversation, kind="k", model=[said(number)])
-    match what:
-        case "head" if aim is not None:
-            newest = storage.newest_head(conversation, storage.last_seq)
-            least = newest.head if newest is not None and newest.head is not None else 0
-            edits: tuple[ContextEdit, ...] | None = (Omit(aim),) if flag else None
-            return [with_marks(entry, Seq(max(aim, least)), edits)]
-        case "omit" if aim is not None:
-            return [with_marks(entry, number if flag else None, (Omit(aim),))]
-        case "replace" if aim is not None:
-            other = visible[which % len(visible)].id
-            messages = [said("r")] * (target % 3)
-            return [with_marks(entry, None, (Replace(aim, messages), Omit(other)))]
-        case "fork":
-            parent = ForkPoint(conversation, aim) if aim is not None else None
-            return [Conversation(id=number, parent=parent)]
-        case "delete" if conversation != ROOT:
-            return [DeleteConversation(conversation)]
-        case "batch":
-            second = Seq(number + 1)
-            later = Entry(id=second, conversation_id=conversation, kind="k", model=[said(second)])
-            return [entry, with_marks(later, number if flag else None, (Omit(number),))]
-        case _:
-            return [entry]
-
-
-def with_marks(entry: Entry, head: Seq | None, edits: tuple[ContextEdit, ...] | None) -> Entry:
-    return Entry(
-        entry.id, entry.conversation_id, entry.kind, model=entry.model, head=head, edits=edits
-    )
-
-
-_MANY = settings(max_examples=120, suppress_health_check=list(HealthCheck))
-
-
-@_MANY
-@given(steps=st.lists(STEPS, max_size=40), seldom=st.integers(1, 4))
-def test_the_cache_equals_storage_after_every_commit(
-    store: Store, steps: list[Step], seldom: int
-) -> None:
-    watched = Watched(rooted(store))
-    for index, step in enumerate(steps):
-        watched.storage.commit(MainBatch(tuple(writes(watched.storage, step))))
-        if index % seldom == 0:
-            watched.check(older=index % 10 == 0)
-    watched.check(older=True)
-    watched.storage.close()
-
-
-@_MANY
-@given(history=histories(profiles=("tiny", "fork-deep", "delete", "mixed")))
-def test_the_cache_equals_storage_in_the_suites_own_histories(
-    store: Store, history: History
-) -> None:
-    storage = store.create(f"s{next(_NAMES)}")
-    watched, model, labels = Watched(storage), Model(), Labels()
-    for operation in history:
-        if not isinstance(operation, Commit):
-            continue
-        trial = Labels(dict(labels.numbers))
-        attempt = realize(operation, model.state, trial, Seq(model.last_seq + 1))
-        verdict = None if attempt is None else model.judge(*attempt)
-        if attempt is None or not isinstance(verdict, Accepted):
-            continue
-        model.accept(verdict)
-        labels.numbers = trial.numbers
-        storage.commit(attempt[0])
-        watched.check(older=False)
-    if storage.last_seq:
-        watched.check(older=True)
-    storage.close()
-
-
 # --- Through a harness ---
 
 
 def test_handles_come_and_go_and_the_context_stays_warm(store: Store) -> None:
-    storage = store.create(f"s{next(_NAMES)}")
+    storage = store.create(f"s{next(NAMES)}")
 
     async def main() -> tuple[int, list[Context]]:
         async with await Harness.open(storage) as harness:
             note = EntryKind[object]("note")
-            for _ in range(5):
+            for _ in range(4):
                 root = await harness.root()
-                id = await root.commit(lambda tx: tx.entry(note, model=[said("x")]))
+                await root.commit(lambda tx: tx.entry(note, model=[said("x")]))
                 await root.context()
+            root = await harness.root()
+            id = await root.commit(lambda tx: tx.entry(note, model=[said("x")]))
+            await root.context()
             before = storage.counters.queries
             served = [await (await harness.root()).context() for _ in range(3)]
             queries = storage.counters.queries - before
