@@ -1,34 +1,28 @@
-"""What pico does, in a minute: import, fork, contexts, copies, digests, and a proof of backends.
+"""What pico does, in a minute: import, fork, contexts, copies, tasks that are killed, and proofs.
 
 Everything happens in a temporary folder. Ends with 1 if anything that it claims does not hold.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from interrupted import show_interrupted
 from pico_store.address import Seq
 from pico_store.backends import open_store
-from pico_store.cli import main as pico
 from pico_store.context import derive_context
 from pico_store.copying import copy_session
 from pico_store.digest import digest
 from pico_store.storage import Store
+from showing import DemoError, expect, heading, run
 
 HERE = Path(__file__).resolve().parent
 SMALL = HERE / "session.jsonl"
 REAL = HERE.parents[1] / "shared" / "data" / "coding-session.jsonl"
 CONFORMANCE_SECONDS = 5
-LINES_SHOWN = 16
-
-
-class DemoError(Exception):
-    """Something that the demo claims does not hold."""
 
 
 def main() -> int:
@@ -40,6 +34,7 @@ def main() -> int:
             url = f"sqlite:{folder}/sessions.db"
             proved += show_sessions(url)
             proved += move_between_backends(url, folder)
+            proved += show_interrupted(folder)
         for backend in ("memory", "sqlite"):
             proved.append(prove(backend))
     except DemoError as error:
@@ -141,35 +136,6 @@ def prove(backend: str) -> str:
     verdict = next((line for line in lines if line.startswith(f"{backend}:")), lines[-1])
     print(verdict)
     return f"conformance of {verdict}"
-
-
-def heading(text: str) -> None:
-    """Print what comes next."""
-    print(f"\n== {text}")
-
-
-def run(*arguments: str, shown: int = LINES_SHOWN) -> str:
-    """Run a `pico` command, print it with the beginning of its output, and return that whole."""
-    print(f"\n$ pico {' '.join(arguments)}")
-    captured = io.StringIO()
-    with contextlib.redirect_stdout(captured):
-        code = pico(arguments)
-    output = captured.getvalue()
-    lines = output.splitlines()
-    if code:
-        print(output)
-        raise DemoError(f"pico {arguments[0]} ended with {code}")
-    for line in lines[:shown]:
-        print(line)
-    if shown and len(lines) > shown:
-        print(f"  ... {len(lines) - shown} more lines")
-    return output
-
-
-def expect(holds: bool, claim: str) -> None:  # noqa: FBT001 - the claim reads after its proof
-    """Fail the demo unless a claim holds."""
-    if not holds:
-        raise DemoError(f"this does not hold: {claim}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from pico_harness import inbox
 from pico_harness.call import Call, Invocation, current_call
-from pico_harness.context import ContextCache
+from pico_harness.context import ContextCaches
 from pico_harness.driver import Driver
 from pico_harness.errors import KindError
 from pico_harness.handles import ListHandle, ValueHandle
@@ -37,6 +37,7 @@ class ConversationHandle:
         driver: Driver,
         id: Seq,
         *,
+        caches: ContextCaches,
         bound: Invocation | None = None,
         intake: Intake | None = None,
     ) -> None:
@@ -45,6 +46,7 @@ class ConversationHandle:
         Args:
             driver: Of the session.
             id: A live conversation.
+            caches: The warm contexts of the session.
             bound: The invocation whose runtime gave the handle out.
             intake: Gives accepted inputs a place at once, where it can.
         """
@@ -52,7 +54,8 @@ class ConversationHandle:
         self._intake = intake
         self._driver = driver
         self._bound = bound
-        self._cache = ContextCache(driver.storage, id)
+        self._caches = caches
+        self._cache = caches.of(id)
 
     def _commit(self, plan: Callable[[Tx], T], call: Call | None) -> Awaitable[T]:
         called = call if call is not None else current_call()
@@ -145,7 +148,9 @@ class ConversationHandle:
             return id
 
         id = await self._commit(plan, call)
-        return ConversationHandle(self._driver, id, bound=self._bound, intake=self._intake)
+        return ConversationHandle(
+            self._driver, id, caches=self._caches, bound=self._bound, intake=self._intake
+        )
 
     # --- Input ---
 
@@ -229,10 +234,11 @@ class ConversationHandle:
     async def context(self, at: At | None = None, *, call: Call | None = None) -> Context:
         """Return what a model would see at a position; now if not given.
 
-        Cost: only what was appended since the last time, if that was not later.
+        It is a copy. Cost: what was appended since any handle of the conversation asked; a position
+        before the newest entry is read from storage.
         """
         self._driver.check_reading(call)
-        return self._cache.context(at)
+        return self._caches.context(self._cache, at)
 
 
 class Conversations:
@@ -241,10 +247,13 @@ class Conversations:
     def __init__(self, driver: Driver, intake: Intake | None) -> None:
         self._driver = driver
         self._intake = intake
+        self._caches = ContextCaches(driver.storage)
 
     def handle(self, id: Seq, bound: Invocation | None = None) -> ConversationHandle:
         """Return a handle of a conversation that exists."""
-        return ConversationHandle(self._driver, id, bound=bound, intake=self._intake)
+        return ConversationHandle(
+            self._driver, id, caches=self._caches, bound=bound, intake=self._intake
+        )
 
     def find(self, id: Seq, bound: Invocation | None = None) -> ConversationHandle | None:
         """Return a handle, or ``None`` if there is no such conversation."""

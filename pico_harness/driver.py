@@ -25,7 +25,7 @@ from pico_harness.line import Line
 from pico_harness.operations import Commit, Returned, Step
 from pico_harness.registry import Kinds
 from pico_harness.scheduler import Action, Broken, Drained, Resolve, Scheduler, Signal, Start
-from pico_harness.telemetry import Telemetry
+from pico_harness.telemetry import End, Span, Telemetry, begin_span
 from pico_harness.tx import ScratchTx, Tx
 from pico_harness.waits import Outcome, Waiter
 from pico_store.address import ScratchAddress, Seq
@@ -88,7 +88,7 @@ class Driver:
         run: Run,
         away: Away | None,
         clock: Clock,
-        telemetry: Telemetry,
+        telemetry: Telemetry | None,
         on_report: Callable[[FaultReport], None] | None,
         on_task_fault: Literal["session", "task"],
     ) -> None:
@@ -306,9 +306,11 @@ class Driver:
 
     def _start(self, start: Start) -> None:
         invocation = start.invocation
-        runner = self.loop.create_task(self._invoke(start), context=self._context.copy())
+        context = self._context.copy()
+        span = begin_span(self._telemetry, invocation, context, self._session_id)
+        runner = self.loop.create_task(self._invoke(start), context=context)
         invocation.runner = runner
-        runner.add_done_callback(partial(self._returned, invocation))
+        runner.add_done_callback(partial(self._returned, invocation, span))
 
     async def _invoke(self, start: Start) -> None:
         invocation = start.invocation
@@ -316,14 +318,28 @@ class Driver:
         enter_call(Call(invocation.cancellation, invocation))
         if invocation.again:
             await self._count_crash(invocation)
-        with self._telemetry.span(invocation, session_id=self._session_id):
-            await self._run(invocation, start.task)
+        await self._run(invocation, start.task)
 
-    def _returned(self, invocation: Invocation, runner: asyncio.Task[None]) -> None:
+    def _returned(
+        self, invocation: Invocation, span: Span | None, runner: asyncio.Task[None]
+    ) -> None:
         raised: BaseException | None
         raised = asyncio.CancelledError() if runner.cancelled() else runner.exception()
         invocation.runner = None
-        self.line.post(Returned(self, invocation, raised), self._post_failed)
+        ended = partial(self._end_span, span, invocation) if span is not None else None
+        self.line.post(Returned(self, invocation, raised, ended), self._post_failed)
+
+    def _end_span(self, span: Span, invocation: Invocation, actions: list[Action]) -> None:
+        # Not on the line: whoever exports spans may take its time, and may raise.
+        self.loop.call_soon(span.end, self._end(invocation, actions))
+
+    def _end(self, invocation: Invocation, actions: list[Action]) -> End:
+        for action in actions:
+            if isinstance(action, Broken):
+                return End("fault", action.problem, action.error)
+        if invocation.task_id not in self.scheduler.live:
+            return End("settled")
+        return End("cancelled" if invocation.cancellation.requested else "continues")
 
     # --- Losses in flight ---
 

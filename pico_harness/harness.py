@@ -14,6 +14,7 @@ from pico_harness.driver import Driver
 from pico_harness.errors import UnknownTaskError
 from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.inbox import Receipt
+from pico_harness.inspection import Counts
 from pico_harness.kinds import EntryKind, check_declaration
 from pico_harness.lifecycle import Lifecycle
 from pico_harness.opening import DEFAULTS, Options, make_driver
@@ -203,6 +204,11 @@ class Harness(SessionReads):
             last_seq=storage.last_seq,
             epoch=storage.epoch,
         )
+
+    def counts(self) -> Counts:
+        """Return how much there is to do now; cheap enough to be asked all the time."""
+        scheduler = self._driver.scheduler
+        return Counts(len(scheduler.live), len(scheduler.running), self._driver.storage.last_seq)
 
     async def acceptance(self, request_id: str, *, call: Call | None = None) -> Receipt | None:
         """Return the receipt of a request, or ``None`` if it was never accepted (IN-2)."""

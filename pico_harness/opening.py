@@ -12,21 +12,17 @@ from pico_harness.away import Away, CommitThread
 from pico_harness.call import Invocation
 from pico_harness.clock import Clock, SystemClock
 from pico_harness.conversation import Conversations
-from pico_harness.driver import CRASHES, Driver, FaultReport
+from pico_harness.driver import Driver, FaultReport
 from pico_harness.inbox import Intake
-from pico_harness.live import LiveIndex
+from pico_harness.inspection import CRASHES_MAX, read_live
 from pico_harness.registry import Registry
 from pico_harness.runtime import TaskRuntime
 from pico_harness.scheduler import Scheduler
 from pico_harness.task_kind import RunnableKind
-from pico_harness.telemetry import NoTelemetry, Telemetry
-from pico_store.address import ScratchAddress, Seq
+from pico_harness.telemetry import Telemetry
 from pico_store.errors import StoreIOError
-from pico_store.query import TaskQuery
 from pico_store.records import Task
 from pico_store.storage import Storage
-
-_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +31,15 @@ class Options:
 
     on_task_fault: Literal["session", "task"] = "session"
     """What a broken task contract ends: the session, or that task alone (TASKS-3)."""
-    crashes_max: int = 5
+    crashes_max: int = CRASHES_MAX
     """How many losses in flight in a row park a task (TASKS-5)."""
     on_report: Callable[[FaultReport], None] | None = None
     """Told of every broken task contract."""
     intake: Intake | None = None
     """Gives an accepted input a place in the commit that accepts it, where it can."""
     clock: Clock = field(default_factory=SystemClock)
-    telemetry: Telemetry = field(default_factory=NoTelemetry)
+    telemetry: Telemetry | None = None
+    """Told of every invocation; `pico_harness.otel` has one for the OpenTelemetry API."""
     away: Away | None = None
     """Runs commits that wait; if not given, a thread of the session's own where there are any."""
 
@@ -61,9 +58,7 @@ def make_driver(
         problem = "the storage was opened read-only"
         raise StoreIOError(f"{problem}; a harness needs it for writing")
     known = _Kinds(kinds)
-    live = LiveIndex(_live_tasks(storage))
-    for id in live.ids():
-        _count_losses(storage, live, id)
+    live = read_live(storage)
     # The three need one another: links are found in the live index and in storage.
     ancestry = Ancestry(lambda conversation: admission.above(conversation))
     scheduler = Scheduler(live, ancestry, known.has_task_kind, crashes_max=options.crashes_max)
@@ -104,25 +99,3 @@ class _Kinds:
 
     def has_task_kind(self, name: str) -> bool:
         return name in self._kinds
-
-
-def _live_tasks(storage: Storage) -> list[Task]:
-    found: list[Task] = []
-    after: Seq | None = None
-    while True:
-        page = storage.scan_tasks(TaskQuery(live=True, after=after, limit=_PAGE))
-        found += page.items
-        if page.next is None:
-            return found
-        after = page.next
-
-
-def _count_losses(storage: Storage, live: LiveIndex, id: Seq) -> None:
-    """Count how often a task was lost in flight in a row, this time included (TASKS-5)."""
-    task = live[id].task
-    if task.role != "inflight" and not task.abort:
-        return
-    version = storage.get_value(ScratchAddress(id, CRASHES))
-    live[id].counted = version is not None
-    before = version.value if version is not None else 0
-    live[id].crashes = before + 1 if isinstance(before, int) else 1

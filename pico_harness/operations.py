@@ -150,15 +150,28 @@ class Commit(Generic[T]):
 class Returned:
     """The end of an invocation: its slot is given back."""
 
-    __slots__ = ("_actions", "_invocation", "_raised", "_session")
+    __slots__ = ("_actions", "_ended", "_invocation", "_raised", "_session")
 
     def __init__(
-        self, session: Session, invocation: Invocation, raised: BaseException | None
+        self,
+        session: Session,
+        invocation: Invocation,
+        raised: BaseException | None,
+        ended: Callable[[list[Action]], None] | None,
     ) -> None:
+        """Make the end of an invocation.
+
+        Args:
+            session: Whose slot it had.
+            invocation: Which one.
+            raised: What its method raised.
+            ended: Told of what follows, off the line.
+        """
         self._session = session
         self._invocation = invocation
         self._raised = raised
-        self._actions: list[Action] | None = None
+        self._ended = ended
+        self._actions: list[Action] = []
 
     def prepare(self) -> Batch | None:
         return None
@@ -167,5 +180,7 @@ class Returned:
         self._actions = self._session.scheduler.finished(self._invocation, self._raised)
 
     def left(self) -> None:
+        if self._ended is not None:
+            self._ended(self._actions)
         if self._actions:
             self._session.dispatch(self._actions)

@@ -102,6 +102,10 @@ class Registry(Generic[K]):
     def __contains__(self, name: str) -> bool:
         return name in self._kinds
 
+    def names(self) -> frozenset[str]:
+        """Return the names of its kinds."""
+        return frozenset(self._kinds)
+
     def __iter__(self) -> Iterator[K]:
         return iter(tuple(self._kinds.values()))
 

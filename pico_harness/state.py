@@ -25,6 +25,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+# No slots: with them, `X[T](...)` raises on Python 3.11, where typing marks the instance.
 @dataclass(frozen=True)
 class _Name(Generic[T_co]):
     """A name of state and the type of what it holds; the owner is bound where it is used."""
@@ -72,6 +73,7 @@ class _Name(Generic[T_co]):
             raise StoredTypeError("STATE-2", problem) from error
 
 
+# No slots: with them, `X[T](...)` raises on Python 3.11, where typing marks the instance.
 @dataclass(frozen=True)
 class Value(_Name[T_co]):
     """The name of one current value."""
@@ -81,6 +83,7 @@ class Value(_Name[T_co]):
         return replace(self, key=key)
 
 
+# No slots: with them, `X[T](...)` raises on Python 3.11, where typing marks the instance.
 @dataclass(frozen=True)
 class ListOf(_Name[T_co]):
     """The name of a list of elements, each with an id."""

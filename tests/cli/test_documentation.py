@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,33 +18,40 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN = sorted(
     point.name
     for point in entry_points(group=ENTRY_POINT_GROUP)
-    if point.value.startswith("pico_store.")
+    if point.value.startswith(("pico_store.", "pico_harness."))
 )
 # A suite of minutes is not run here; its own tests run it.
 NOT_RUN = ("pico conformance",)
 
 
 def console_runs(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield the commands of a page's console blocks, each with the output shown."""
+    """Yield what a page's console blocks run, each with the output shown."""
     for block in re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.M | re.S):
         for run in re.split(r"^\$ ", block, flags=re.M)[1:]:
             command, _, output = run.partition("\n")
-            if command.startswith("pico ") and not command.startswith(NOT_RUN):
+            if command.startswith(("pico ", "python ")) and not command.startswith(NOT_RUN):
                 yield command, output
 
 
 def test_the_readme_shows_what_happens(
     pico: Pico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy(ROOT / "examples" / "session.jsonl", tmp_path)
+    for name in ("session.jsonl", "pipeline.py"):
+        copy(ROOT / "examples" / name, tmp_path)
     monkeypatch.chdir(tmp_path)
+    # Driving adds the current folder to it.
+    monkeypatch.setattr(sys, "path", [*sys.path])
     runs = list(console_runs(ROOT / "README.md"))
 
     checker = doctest.OutputChecker()
     for command, shown in runs:
-        out = pico.done(*command.split()[1:])
+        tool, *arguments = command.split()
+        if tool == "python":
+            subprocess.run([sys.executable, *arguments], check=True)
+            continue
+        out = pico.done(*arguments)
         assert checker.check_output(shown, out, doctest.ELLIPSIS), f"{command}\n{out}"
-    assert len(runs) >= 6
+    assert len(runs) >= 9
 
 
 def test_the_way_from_store_to_store_can_be_gone(

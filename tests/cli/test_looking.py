@@ -16,6 +16,8 @@ LOOKING = [
     ["context"],
     ["digest"],
     ["verify"],
+    ["inspect"],
+    ["inspect", "--kinds", "tests.cli.scripted_kinds:step"],
     ["show", "--json"],
     ["verify", "--json"],
 ]

@@ -21,6 +21,8 @@ VIOLATIONS = [
     ("pico_jsonl", "pico_sqlite"),
     ("pico_jsonl", "apsw"),
     ("pico_memory", "pico_conformance"),
+    ("pico_harness", "pico_sqlite"),
+    ("pico_harness", "opentelemetry"),
     ("pico_conformance", "pico_bench"),
     ("pico_bench", "examples"),
 ]

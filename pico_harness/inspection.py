@@ -1,0 +1,106 @@
+"""What is live in a session, by what would become of it; looking starts and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from pico_harness.driver import CRASHES
+from pico_harness.live import LiveIndex, LiveTask
+from pico_store.address import ScratchAddress, Seq
+from pico_store.query import TaskQuery
+from pico_store.records import Task
+from pico_store.storage import Storage
+
+CRASHES_MAX = 5
+"""How many losses in flight in a row park a task, if nothing else is chosen (TASKS-5)."""
+
+_PAGE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTasks:
+    """Live tasks, each in one list, by id."""
+
+    start: tuple[Task, ...]
+    """Not begun: waiting for their turn, or for others."""
+    inflight: tuple[Task, ...]
+    """Begun; recovered by the next who drives."""
+    orphaned: tuple[Task, ...]
+    """Foreground tasks of kinds that are not there; driving settles them so."""
+    parked: tuple[Task, ...]
+    """Left alone: background tasks of kinds that are not there, or lost in flight too often."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.start) + len(self.inflight) + len(self.orphaned) + len(self.parked)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much there is to do, without a look at what."""
+
+    live: int
+    """Tasks that are not terminal, in the background too."""
+    running: int
+    """Methods that have not returned."""
+    last_seq: Seq
+
+
+def read_live(storage: Storage) -> LiveIndex:
+    """Read the live tasks of a session and how often each was lost in flight.
+
+    Cost: the live tasks, and one value for each that was begun; nothing of the history.
+    """
+    live = LiveIndex(_live_tasks(storage))
+    for id in live.ids():
+        _count_losses(storage, live[id])
+    return live
+
+
+def inspect_storage(storage: Storage, kinds: Container[str] | None = None) -> LiveTasks:
+    """Return the live tasks of a session as the next open for work would find them.
+
+    It needs no ownership: a storage that was opened read-only, beside a live owner too, will do.
+
+    Args:
+        storage: An open session.
+        kinds: The names of the task kinds that would be registered; ``None``: all that is needed,
+            so that nothing is orphaned.
+
+    Cost: that of `read_live`.
+    """
+    lists: dict[str, list[Task]] = {"start": [], "inflight": [], "orphaned": [], "parked": []}
+    live = read_live(storage)
+    for id in sorted(live.ids()):
+        task = live[id].task
+        name: str = task.role
+        if kinds is not None and task.kind not in kinds:
+            name = "parked" if task.background else "orphaned"
+        elif live[id].crashes >= CRASHES_MAX:
+            name = "parked"
+        lists[name].append(task)
+    return LiveTasks(**{name: tuple(tasks) for name, tasks in lists.items()})
+
+
+def _live_tasks(storage: Storage) -> list[Task]:
+    found: list[Task] = []
+    after: Seq | None = None
+    while True:
+        page = storage.scan_tasks(TaskQuery(live=True, after=after, limit=_PAGE))
+        found += page.items
+        if page.next is None:
+            return found
+        after = page.next
+
+
+def _count_losses(storage: Storage, live: LiveTask) -> None:
+    """Count how often a task was lost in flight in a row, this time included (TASKS-5)."""
+    task = live.task
+    if task.role != "inflight" and not task.abort:
+        return
+    version = storage.get_value(ScratchAddress(task.id, CRASHES))
+    live.counted = version is not None
+    before = version.value if version is not None else 0
+    live.crashes = before + 1 if isinstance(before, int) else 1
