@@ -185,6 +185,7 @@ class Driver:
             return batch
 
         built: list[T] = []
+        self._check_authority(call, bound)
         return self.line.run(Step(self, before, lambda _: built[0]), call)
 
     def scratch(
@@ -199,7 +200,17 @@ class Driver:
             return tx.batch()
 
         built: list[T] = []
+        self._check_authority(call, bound)
         return self.line.run(Step(self, before, lambda _: built[0]), call)
+
+    def _check_authority(self, call: Call, bound: Invocation | None) -> None:
+        """Say of a cancelled invocation why it may write no more: its mark, or the session's end.
+
+        The line would say only that the call was cancelled.
+        """
+        if call.invocation is not None and call.invocation.cancellation.requested:
+            self.line.check_outside()
+            self.admission.admit(call, bound)
 
     def post(self, before: Callable[[], Batch | None], after: Callable[[Step[None]], None]) -> None:
         """Run an operation of the harness itself, for which nobody waits."""
