@@ -9,7 +9,7 @@ from pico_harness import inbox
 from pico_harness.call import Call, Invocation, current_call
 from pico_harness.context import ContextCache
 from pico_harness.driver import Driver
-from pico_harness.errors import KindError
+from pico_harness.errors import KindError, RequestAlreadyAcceptedError
 from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.inbox import EntryDraft, InputMode, InputResult, Intake
 from pico_harness.kinds import TaskState, TaskType
@@ -182,7 +182,13 @@ class ConversationHandle:
             first = inbox.read_receipt(self._driver.storage, request_id)
             if first is not None:
                 return first.input_id
-        return await self._commit(plan, call)
+        try:
+            return await self._commit(plan, call)
+        except RequestAlreadyAcceptedError as error:
+            # Another acceptance was ahead on the line.
+            if on_duplicate == "return":
+                return error.input_id
+            raise
 
     async def result(self, input_id: Seq, *, call: Call | None = None) -> InputResult | None:
         """Return what became of an input, or ``None`` if there is no such input here."""

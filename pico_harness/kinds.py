@@ -65,7 +65,9 @@ Ended: TypeAlias = Orphaned | Faulted
 DERIVED = {"orphaned": Orphaned, "faulted": Faulted}
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
+# that has them.
+@dataclass(frozen=True)
 class TaskOf(Generic[V]):
     """A task as its kind sees it; a copy, which nothing changes."""
 
@@ -81,7 +83,9 @@ class TaskOf(Generic[V]):
     owns: tuple[Seq, ...]
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
+# that has them.
+@dataclass(frozen=True)
 class EntryKind(Generic[D]):
     """A name for entries and the type of what their ``data`` holds."""
 

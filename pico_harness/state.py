@@ -25,7 +25,9 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
+# that has them.
+@dataclass(frozen=True)
 class _Name(Generic[T_co]):
     """A name of state and the type of what it holds; the owner is bound where it is used."""
 
@@ -72,7 +74,9 @@ class _Name(Generic[T_co]):
             raise StoredTypeError("STATE-2", problem) from error
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
+# that has them.
+@dataclass(frozen=True)
 class Value(_Name[T_co]):
     """The name of one current value."""
 
@@ -81,7 +85,9 @@ class Value(_Name[T_co]):
         return replace(self, key=key)
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
+# that has them.
+@dataclass(frozen=True)
 class ListOf(_Name[T_co]):
     """The name of a list of elements, each with an id."""
 
