@@ -12,10 +12,10 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from pico_harness.admission import Admission
 from pico_harness.away import Away, own_copy
+from pico_harness.builder import build
 from pico_harness.call import HOST, Call, Invocation, Method, current_call, enter_call
 from pico_harness.clock import Clock
 from pico_harness.errors import (
-    BuilderError,
     CallCancelledError,
     HarnessError,
     UnknownTaskError,
@@ -39,11 +39,11 @@ from pico_store.batch import (
 )
 from pico_store.errors import UnknownConversationError
 from pico_store.limits import BATCH_WRITES_MAX
+from pico_store.names import check_seq
 from pico_store.records import BatchRange, Task
 from pico_store.storage import Storage
 
 T = TypeVar("T")
-X = TypeVar("X", Tx, ScratchTx)
 
 Run: TypeAlias = Callable[[Invocation, Task], Coroutine[object, object, None]]
 """Calls the method of a task's kind."""
@@ -178,7 +178,7 @@ class Driver:
                 conversation=conversation,
                 creates=invocation is None or invocation.method != "abort",
             )
-            built.append(_build(plan, tx))
+            built.append(build(plan, tx))
             batch = tx.batch()
             if batch is not None:
                 self.admission.check(tx)
@@ -196,7 +196,7 @@ class Driver:
         def before() -> Batch | None:
             self.admission.admit(call, bound)
             tx = ScratchTx(self.storage, self.kinds, by=bound.task_id)
-            built.append(_build(plan, tx))
+            built.append(build(plan, tx))
             return tx.batch()
 
         built: list[T] = []
@@ -257,6 +257,7 @@ class Driver:
 
     async def wait_for_task(self, task: Seq, budget_ms: float | None, call: Call) -> bool:
         """Wait until a task is terminal; False when the budget ran out before (TASKS-6)."""
+        check_seq(task, "task")
         waiter = self._waiter(call, task=task)
         timer: asyncio.TimerHandle | None = None
         if budget_ms is not None:
@@ -414,6 +415,7 @@ class Driver:
 
     async def resume(self, id: Seq, call: Call) -> None:
         """Let a task go on that was lost in flight too often."""
+        check_seq(id, "task")
 
         def before() -> Batch | None:
             self.admission.admit(call)
@@ -468,22 +470,6 @@ class Driver:
             return
         self.admission.fault = (problem, cause)
         self.dispatch(self.scheduler.fault(self.admission.faulted))
-
-
-def _build(plan: Callable[[X], T], tx: X) -> T:
-    """Run a builder; it may not be a coroutine (architecture, ``plan(tx)``)."""
-    try:
-        result = plan(tx)
-    except BaseException:
-        tx.close()
-        raise
-    if isinstance(result, Awaitable):
-        if isinstance(result, Coroutine):
-            result.close()
-        tx.close()
-        problem = f"the builder returned {type(result).__name__}, something to await"
-        raise BuilderError("LINE-1", f"{problem}; allowed: a plain function that does not await")
-    return result
 
 
 def _settled_any(step: Step[bool]) -> bool:

@@ -32,6 +32,8 @@ class Lifecycle:
         that is cancelled gives up waiting and changes nothing else.
         """
         self._check_caller(call, "close")
+        if self._driver.scheduler.phase != "closed":
+            self._driver.line.check_outside()
         if self._driver.scheduler.phase in ("open", "stopping"):
             self._driver.post(lambda: None, self._close)
         await asyncio.shield(self._ended)
@@ -52,6 +54,7 @@ class Lifecycle:
                 next open.
         """
         self._check_caller(call, "shut down")
+        self._driver.line.check_outside()
         if self._stopping is None:
             self._driver.admission.check_phase()
             self._stopping = self._driver.loop.create_task(self._stop())

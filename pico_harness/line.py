@@ -11,7 +11,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from pico_harness.call import HOST, Call
-from pico_harness.errors import CallCancelledError, NestedOperationError
+from pico_harness.errors import CallCancelledError, NestedOperationError, WrongLoopError
 from pico_store.batch import Batch
 from pico_store.errors import RefusedError, RetryableError
 from pico_store.records import BatchRange
@@ -88,6 +88,7 @@ class Line:
         self._commit = commit
         self._carrier = carrier
         self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
         self._queue: deque[_Waiting[object]] = deque()
         self._busy = False
         self._inside = False
@@ -98,11 +99,15 @@ class Line:
         return not (self._busy or self._queue or self._inside)
 
     def check_outside(self) -> None:
-        """Refuse what a builder may not do.
+        """Refuse what a builder may not do, and what another thread or loop may not.
 
         Raises:
             NestedOperationError: The caller is a builder, or is called by one.
+            WrongLoopError: The caller does not run on the event loop that the line was made on.
         """
+        if asyncio._get_running_loop() is not self._loop:
+            problem = "used outside the event loop on which the session was opened"
+            raise WrongLoopError(f"{problem}; allowed: there, or open the session again here")
         if self._inside:
             problem = "an operation of the line started within a builder"
             raise NestedOperationError("LINE-4", f"{problem}; allowed: before or after the commit")

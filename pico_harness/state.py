@@ -25,6 +25,23 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+def plain(value: object, what: str) -> JsonValue:
+    """Return a typed value as JSON.
+
+    Args:
+        value: Of any type that has a form in JSON.
+        what: What it is, for messages.
+
+    Raises:
+        StoredTypeError: A part of it has none.
+    """
+    try:
+        found: JsonValue = msgspec.to_builtins(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise StoredTypeError("STATE-2", f"{what}: {error}; allowed: what JSON can hold") from error
+    return found
+
+
 # Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
 # that has them.
 @dataclass(frozen=True)
@@ -56,8 +73,9 @@ class _Name(Generic[T_co]):
 
     def encode(self, value: object) -> JsonValue:
         """Return a value as it is stored."""
-        plain: JsonValue = value if self.type is None else msgspec.to_builtins(value)  # type: ignore[assignment]
-        return plain
+        if self.type is None:
+            return value  # type: ignore[return-value]
+        return plain(value, f"{self.scope} state {self.namespace!r}")
 
     def decode(self, stored: JsonValue) -> T_co:
         """Return a stored value as its type.

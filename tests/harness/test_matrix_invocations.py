@@ -6,15 +6,13 @@ import asyncio
 
 import pytest
 
-from pico_harness import Options, TaskRuntime, Tx
+from pico_harness import TaskRuntime, Tx
 from pico_harness.errors import (
     AuthorityError,
     HarnessError,
-    SessionFaultedError,
     TaskCancelledError,
     UnknownTaskError,
 )
-from pico_harness.harness import ROOT
 from pico_store.address import Seq
 from tests.harness.scripted import (
     Aborted,
@@ -433,79 +431,3 @@ async def test_clean_up_of_a_job_that_ended_is_a_success(
     assert found == [not job_first]
     assert (await harness.get_task(tool, id)).state == Aborted()  # type: ignore[union-attr]
     await harness.wait_for_task(jobs[0])
-
-
-@on_loop
-async def test_a_broken_abort_faults_and_a_replaced_kind_recovers(world: World) -> None:
-    async def broken(task: Task, runtime: TaskRuntime) -> None:
-        raise ZeroDivisionError("broken clean-up")
-
-    kind = Script(lambda task, runtime: Stop().wait(), abort=broken)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
-    driving = asyncio.ensure_future(outcome(root.drive()))
-    await settle_down(harness)
-
-    stopping = await outcome(harness.shutdown())
-
-    assert isinstance(stopping, SessionFaultedError)
-    assert isinstance(stopping.__cause__, ZeroDivisionError)
-    assert f"abort of task {id} (script)" in str(stopping)
-    assert isinstance(await driving, SessionFaultedError)
-    await harness.close()
-    good = Script()
-    again = await world.open(good)
-    assert [task.id for task in (await again.inspect()).start] == [id]
-    assert await (await again.root()).drive() == "idle"
-    assert good.calls == [("abort", id)]
-
-
-@on_loop
-async def test_a_broken_abort_with_the_option_ends_its_task_alone(world: World) -> None:
-    async def broken(task: Task, runtime: TaskRuntime) -> None:
-        raise ZeroDivisionError("broken clean-up")
-
-    kind = Script(lambda task, runtime: Stop().wait(), abort=broken)
-    harness = await world.open(kind, options=Options(on_task_fault="task"))
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
-    driving = asyncio.ensure_future(root.drive())
-    await settle_down(harness)
-
-    await harness.abort_task(id)
-
-    assert await driving == "idle"
-    assert (await harness.get_task(id)).status == "faulted"  # type: ignore[union-attr]
-
-
-@on_loop
-async def test_what_an_aborted_task_tries_to_write_is_no_fault(world: World) -> None:
-    errors: list[BaseException] = []
-
-    async def execute(task: Task, runtime: TaskRuntime) -> None:
-        await begin(task, runtime)
-        try:
-            await stop.wait()
-        except asyncio.CancelledError:
-            # A kind that tidies up in its own name, and lets the refusal end it.
-            try:
-                await finish(task, runtime)
-            except HarnessError as error:
-                errors.append(error)
-                raise
-
-    stop = Stop()
-    kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
-    driving = asyncio.ensure_future(root.drive())
-    await stop.reached.wait()
-
-    await harness.abort_task(id)
-
-    assert await driving == "idle"
-    assert isinstance(errors[0], TaskCancelledError)
-    assert (await harness.get_task(kind, id)).state == Aborted()  # type: ignore[union-attr]
-    assert (await harness.get_task(kind, id)).conversation_id == ROOT  # type: ignore[union-attr]
