@@ -37,7 +37,7 @@ from pico_store.batch import (
     ValueDelete,
     ValueSet,
 )
-from pico_store.errors import UnknownConversationError
+from pico_store.errors import RetryableError, UnknownConversationError
 from pico_store.limits import BATCH_WRITES_MAX
 from pico_store.names import check_seq
 from pico_store.records import BatchRange, Task
@@ -411,7 +411,11 @@ class Driver:
             address = ScratchAddress(invocation.task_id, CRASHES)
             return ScratchBatch(invocation.task_id, (ValueSet(address, live.crashes),))
 
-        await self.line.run(Step(self, before, lambda _: None), HOST)
+        try:
+            await self.line.run(Step(self, before, lambda _: None), HOST)
+        except RetryableError as error:
+            # A task must not end for want of room; at worst it is recovered once too often.
+            _LOG.warning("the loss of task %s is not counted: %s", invocation.task_id, error)
 
     async def resume(self, id: Seq, call: Call) -> None:
         """Let a task go on that was lost in flight too often."""
@@ -443,7 +447,11 @@ class Driver:
         report = FaultReport(id, invocation.kind, invocation.method, broken.problem, broken.error)
         _LOG.error("%s", report, exc_info=broken.error)
         if self._on_report is not None:
-            self._on_report(report)
+            try:
+                self._on_report(report)
+            except Exception:
+                # What follows must not depend on who listens.
+                _LOG.exception("the listener of reports raised")
         abandoned = isinstance(broken.error, asyncio.CancelledError)
         if self._on_task_fault == "session" or abandoned:
             self.fault(str(report), broken.error)

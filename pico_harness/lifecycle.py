@@ -58,7 +58,14 @@ class Lifecycle:
         if self._stopping is None:
             self._driver.admission.check_phase()
             self._stopping = self._driver.loop.create_task(self._stop())
+            self._stopping.add_done_callback(self._stop_ended)
         await asyncio.shield(self._stopping)
+
+    def _stop_ended(self, stopping: asyncio.Task[None]) -> None:
+        # Whoever asked may be gone; and what did not end the session can be asked for again.
+        failed = stopping.cancelled() or stopping.exception() is not None
+        if failed and self._driver.scheduler.phase in ("open", "stopping"):
+            self._stopping = None
 
     async def _stop(self) -> None:
         scheduler = self._driver.scheduler

@@ -140,7 +140,16 @@ class Line:
         except BaseException as error:
             self._failed(error)
             raise
-        return operation.applied(written)
+        return self._apply(operation, written)
+
+    def _apply(self, operation: Operation[T], written: BatchRange | None) -> T:
+        """Let an operation take over its commit; if it fails, memory and storage differ."""
+        try:
+            return operation.applied(written)
+        except BaseException as error:
+            if written is not None:
+                self._on_lost(error)
+            raise
 
     def post(self, operation: Operation[None], on_failure: Callable[[BaseException], None]) -> None:
         """Run an operation that nobody waits for.
@@ -232,7 +241,12 @@ class Line:
     def _complete(self, waiting: _Waiting[object], written: BatchRange | None) -> None:
         self._inside = True
         try:
-            result = waiting.operation.applied(written)
+            result = self._apply(waiting.operation, written)
+        except BaseException as error:
+            _reject(waiting.result, error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            return
         finally:
             self._inside = False
         if not waiting.result.done():
