@@ -45,7 +45,7 @@ class Cancellation:
         for callback in callbacks:
             try:
                 callback()
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged whole
                 # Others wait to be told as well.
                 _LOG.exception("a callback of a cancellation raised")
         return True

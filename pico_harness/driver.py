@@ -147,6 +147,8 @@ class Driver:
         self.loop = asyncio.get_running_loop()
         self.on_drained: Callable[[], None] = lambda: None
         """Told when the session has ended and nothing runs any more."""
+        self.on_fault: Callable[[], None] = lambda: None
+        """Told when the session was faulted; what runs may not have returned yet."""
         self.on_closed: Callable[[], None] = lambda: None
         """Told when the storage is closed."""
         self.listeners: list[Callable[[Batch, BatchRange], None]] = []
@@ -449,7 +451,7 @@ class Driver:
         if self._on_report is not None:
             try:
                 self._on_report(report)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged whole
                 # What follows must not depend on who listens.
                 _LOG.exception("the listener of reports raised")
         abandoned = isinstance(broken.error, asyncio.CancelledError)
@@ -478,6 +480,7 @@ class Driver:
             return
         self.admission.fault = (problem, cause)
         self.dispatch(self.scheduler.fault(self.admission.faulted))
+        self.on_fault()
 
 
 def _settled_any(step: Step[bool]) -> bool:

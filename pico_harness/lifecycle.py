@@ -22,7 +22,10 @@ class Lifecycle:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._ended: asyncio.Future[None] = driver.loop.create_future()
+        self._decided: asyncio.Future[None] = driver.loop.create_future()
+        """Done as soon as it is known how a shutdown ends: at a fault, or at the end."""
         self._stopping: asyncio.Task[None] | None = None
+        driver.on_fault = self._decide
         driver.on_drained = self._drained
 
     async def close(self, call: Call) -> None:
@@ -72,9 +75,10 @@ class Lifecycle:
         step = Step(self._driver, self._marks, self._stopped)
         while await self._driver.line.run(step, Call()):
             step = Step(self._driver, self._marks, self._stopped)
-        await asyncio.shield(self._ended)
+        await asyncio.shield(self._decided)
         if self._driver.admission.fault is not None:
             raise self._driver.admission.faulted()
+        await asyncio.shield(self._ended)
         left = sum(
             not scheduler.parked(scheduler.live[id]) and not scheduler.orphaned(scheduler.live[id])
             for id in scheduler.live.ids()
@@ -134,10 +138,15 @@ class Lifecycle:
         finally:
             driver.storage.close()
 
+    def _decide(self) -> None:
+        if not self._decided.done():
+            self._decided.set_result(None)
+
     def _finish(self, error: BaseException | None) -> None:
         if self._driver.scheduler.phase == "closing":
             self._driver.scheduler.phase = "closed"
         self._driver.on_closed()
+        self._decide()
         if self._ended.done():
             return
         if error is None:
