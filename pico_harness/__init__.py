@@ -4,7 +4,7 @@ from pico_harness.call import Call as Call
 from pico_harness.call import Cancellation as Cancellation
 from pico_harness.call import current_call as current_call
 from pico_harness.conversation import ConversationHandle as ConversationHandle
-from pico_harness.driver import FaultReport as FaultReport
+from pico_harness.faults import FaultReport as FaultReport
 from pico_harness.harness import Harness as Harness
 from pico_harness.harness import Inspection as Inspection
 from pico_harness.inbox import EntryDraft as EntryDraft

@@ -17,6 +17,10 @@ Method: TypeAlias = Literal["execute", "recover", "abort"]
 """What the driver calls of a task's kind."""
 
 
+class AbandonedError(asyncio.CancelledError):
+    """An invocation was cancelled, and nobody asked its session for that."""
+
+
 class Cancellation:
     """A request to stop that is made once, with a reason.
 

@@ -6,14 +6,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from pico_harness.admission import Admission
 from pico_harness.away import Away, own_copy
 from pico_harness.builder import build
-from pico_harness.call import HOST, Call, Invocation, Method, current_call, enter_call
+from pico_harness.call import (
+    HOST,
+    AbandonedError,
+    Call,
+    Invocation,
+    current_call,
+    enter_call,
+)
 from pico_harness.clock import Clock
 from pico_harness.errors import (
     CallCancelledError,
@@ -21,6 +27,7 @@ from pico_harness.errors import (
     UnknownTaskError,
     WaitCycleError,
 )
+from pico_harness.faults import FaultReport, tell
 from pico_harness.line import Line
 from pico_harness.registry import Kinds
 from pico_harness.scheduler import Action, Broken, Drained, Resolve, Scheduler, Signal, Start
@@ -52,20 +59,6 @@ CRASHES = "pico.crashes"
 """The scratch value that counts how often a task was lost in flight (TASKS-5)."""
 
 _LOG = logging.getLogger("pico_harness")
-
-
-@dataclass(frozen=True, slots=True)
-class FaultReport:
-    """What went wrong with a task."""
-
-    task_id: Seq
-    kind: str
-    method: Method
-    problem: str
-    error: BaseException | None
-
-    def __str__(self) -> str:
-        return f"{self.method} of task {self.task_id} ({self.kind}) {self.problem}"
 
 
 class Step(Generic[T]):
@@ -392,7 +385,12 @@ class Driver:
 
     def _returned(self, invocation: Invocation, runner: asyncio.Task[None]) -> None:
         raised: BaseException | None
-        raised = asyncio.CancelledError() if runner.cancelled() else runner.exception()
+        if not runner.cancelled():
+            raised = runner.exception()
+        elif runner.cancelling() and not invocation.cancellation.requested:
+            raised = AbandonedError("its event loop ends, or somebody else cancelled it")
+        else:
+            raised = asyncio.CancelledError()
         invocation.runner = None
 
         def after(step: Step[None]) -> None:
@@ -446,15 +444,11 @@ class Driver:
     def _broken(self, broken: Broken) -> None:
         invocation = broken.invocation
         id = invocation.task_id
-        report = FaultReport(id, invocation.kind, invocation.method, broken.problem, broken.error)
-        _LOG.error("%s", report, exc_info=broken.error)
-        if self._on_report is not None:
-            try:
-                self._on_report(report)
-            except Exception:  # noqa: BLE001 - logged whole
-                # What follows must not depend on who listens.
-                _LOG.exception("the listener of reports raised")
         abandoned = isinstance(broken.error, asyncio.CancelledError)
+        report = FaultReport(id, invocation.kind, invocation.method, broken.problem, broken.error)
+        # A script that ends without closing did nothing wrong.
+        if not isinstance(broken.error, AbandonedError):
+            tell(report, self._on_report)
         if self._on_task_fault == "session" or abandoned:
             self.fault(str(report), broken.error)
         elif id in self.scheduler.live:
