@@ -7,7 +7,6 @@ from pico_harness.call import current_call as current_call
 from pico_harness.clock import Clock as Clock
 from pico_harness.clock import SystemClock as SystemClock
 from pico_harness.conversation import ConversationHandle as ConversationHandle
-from pico_harness.driver import FaultReport as FaultReport
 from pico_harness.errors import AuthorityError as AuthorityError
 from pico_harness.errors import BuilderError as BuilderError
 from pico_harness.errors import CallCancelledError as CallCancelledError
@@ -26,6 +25,7 @@ from pico_harness.errors import TaskParkedError as TaskParkedError
 from pico_harness.errors import UnknownInputError as UnknownInputError
 from pico_harness.errors import UnknownTaskError as UnknownTaskError
 from pico_harness.errors import WaitCycleError as WaitCycleError
+from pico_harness.faults import FaultReport as FaultReport
 from pico_harness.harness import Harness as Harness
 from pico_harness.harness import Inspection as Inspection
 from pico_harness.inbox import EntryDraft as EntryDraft

@@ -57,15 +57,16 @@ class Ancestry:
         if node is not None:
             node.users += 1
             return
+        # All links are read before one is kept: a read may fail. A loop, not recursion: chains of
+        # owners may be longer than the interpreter's stack.
+        new: dict[Seq, _Node] = {}
         id: Seq | None = conversation
-        # A loop, not recursion: chains of owners may be longer than the interpreter's stack.
-        while id is not None:
-            node = self._nodes.get(id)
-            if node is not None:
-                node.users += 1
-                return
-            node = self._nodes[id] = _Node(self._above(id), users=1)
-            id = node.above
+        while id is not None and id not in self._nodes:
+            new[id] = _Node(self._above(id), users=1)
+            id = new[id].above
+        self._nodes |= new
+        if id is not None:
+            self._nodes[id].users += 1
 
     def release(self, conversation: Seq) -> None:
         """Give up one `hold`."""
@@ -89,8 +90,8 @@ class Ancestry:
         else:
             if conversation in self._attached:
                 return False
-            self._attached.add(conversation)
             self.hold(conversation)
+            self._attached.add(conversation)
         self._generation += 1
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
@@ -12,15 +13,21 @@ from msgspec import Struct, field
 
 from pico_store.address import Seq
 
+_LOG = logging.getLogger("pico_harness")
+
 Method: TypeAlias = Literal["execute", "recover", "abort"]
 """What the driver calls of a task's kind."""
+
+
+class AbandonedError(asyncio.CancelledError):
+    """An invocation was cancelled, and nobody asked its session for that."""
 
 
 class Cancellation:
     """A request to stop that is made once, with a reason.
 
     Callbacks run in the thread and at the moment of `cancel`, in the order of their registration;
-    they must be short and must not raise.
+    they must be short; what they raise is logged.
     """
 
     __slots__ = ("_callbacks", "reason")
@@ -42,7 +49,11 @@ class Cancellation:
         callbacks = list(self._callbacks.values())
         self._callbacks.clear()
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except Exception:  # noqa: BLE001 - logged whole
+                # Others wait to be told as well.
+                _LOG.exception("a callback of a cancellation raised")
         return True
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], object]:

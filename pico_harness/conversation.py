@@ -9,15 +9,17 @@ from pico_harness import inbox
 from pico_harness.call import Call, Invocation, current_call
 from pico_harness.context import ContextCaches
 from pico_harness.driver import Driver
-from pico_harness.errors import KindError
+from pico_harness.errors import KindError, RequestAlreadyAcceptedError
 from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.inbox import EntryDraft, InputMode, InputResult, Intake
 from pico_harness.kinds import TaskState, TaskType
+from pico_harness.scheduler import Scheduler
 from pico_harness.state import ListOf, Value
 from pico_harness.tx import Tx
 from pico_store.address import Seq
 from pico_store.context import Context
 from pico_store.errors import UnknownConversationError
+from pico_store.limits import BATCH_WRITES_MAX
 from pico_store.records import At, Conversation, ForkPoint
 
 T = TypeVar("T")
@@ -104,21 +106,16 @@ class ConversationHandle:
     async def abort(self, *, call: Call | None = None) -> int:
         """Mark the live foreground tasks here and below, and cancel queued steering and follow-ups.
 
-        Returns how many tasks were marked. Background tasks and queued writes stay.
+        Returns how many tasks were marked. Background tasks and queued writes stay. One commit, but
+        for more marks and items than a batch holds.
 
         Source: design §6.3.
         """
-        return await self._commit(self._abort, call)
-
-    def _abort(self, tx: Tx) -> int:
-        scheduler = self._driver.scheduler
-        marked = scheduler.foreground_closure((self.id,))
-        conversations = {self.id} | {scheduler.live[id].task.conversation_id for id in marked}
-        for conversation in sorted(conversations):
-            for item in inbox.queued(tx, conversation):
-                if item.value.mode in ("steer", "followUp"):
-                    inbox.withdraw(tx, conversation, item.id, reason="aborted")
-        return sum(tx.abort_task(id) for id in marked)
+        abort = _Abort(self._driver.scheduler, self.id)
+        marked = await self._commit(abort.write, call)
+        while abort.unfinished:
+            marked += await self._commit(abort.write, call)
+        return marked
 
     async def fork(
         self,
@@ -187,7 +184,13 @@ class ConversationHandle:
             first = inbox.read_receipt(self._driver.storage, request_id)
             if first is not None:
                 return first.input_id
-        return await self._commit(plan, call)
+        try:
+            return await self._commit(plan, call)
+        except RequestAlreadyAcceptedError as error:
+            # Another acceptance was ahead on the line.
+            if on_duplicate == "return":
+                return error.input_id
+            raise
 
     async def result(self, input_id: Seq, *, call: Call | None = None) -> InputResult | None:
         """Return what became of an input, or ``None`` if there is no such input here."""
@@ -239,6 +242,53 @@ class ConversationHandle:
         """
         self._driver.check_reading(call)
         return self._caches.context(self._cache, at)
+
+
+class _Abort:
+    """What an abort has still to write."""
+
+    def __init__(self, scheduler: Scheduler, conversation: Seq) -> None:
+        self._scheduler = scheduler
+        self._marks: list[Seq] = []
+        self._conversations = [conversation]
+        self._looked = False
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether one batch was not enough."""
+        return bool(self._marks or self._conversations)
+
+    def write(self, tx: Tx) -> int:
+        """Write as much as a batch holds, marks first; return how many tasks were marked."""
+        if not self._looked:
+            self._look()
+        part, self._marks = self._marks[:BATCH_WRITES_MAX], self._marks[BATCH_WRITES_MAX:]
+        marked = sum(tx.abort_task(id) for id in part)
+        # A withdrawn item is two writes.
+        room = (BATCH_WRITES_MAX - len(part)) // 2
+        while self._conversations and room:
+            conversation = self._conversations[0]
+            items = [
+                item.id
+                for item in inbox.queued(tx, conversation)
+                if item.value.mode in ("steer", "followUp")
+            ]
+            for id in items[:room]:
+                inbox.withdraw(tx, conversation, id, reason="aborted")
+            if len(items) > room:
+                break
+            room -= len(items)
+            del self._conversations[0]
+        return marked
+
+    def _look(self) -> None:
+        """Find out on the line what there is to abort, once."""
+        live = self._scheduler.live
+        found = self._scheduler.foreground_closure(self._conversations)
+        self._marks = [id for id in found if not live[id].task.abort]
+        within = {live[id].task.conversation_id for id in found}
+        self._conversations = sorted({*self._conversations, *within})
+        self._looked = True
 
 
 class Conversations:

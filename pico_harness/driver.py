@@ -6,14 +6,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from pico_harness.admission import Admission
 from pico_harness.away import Away, own_copy
 from pico_harness.builder import build
-from pico_harness.call import HOST, Call, Invocation, Method, current_call, enter_call
+from pico_harness.call import (
+    HOST,
+    AbandonedError,
+    Call,
+    Invocation,
+    current_call,
+    enter_call,
+)
 from pico_harness.clock import Clock
 from pico_harness.errors import (
     CallCancelledError,
@@ -21,6 +27,7 @@ from pico_harness.errors import (
     UnknownTaskError,
     WaitCycleError,
 )
+from pico_harness.faults import FaultReport, tell
 from pico_harness.line import Line
 from pico_harness.operations import Commit, Returned, Step
 from pico_harness.registry import Kinds
@@ -38,8 +45,9 @@ from pico_store.batch import (
     ValueDelete,
     ValueSet,
 )
-from pico_store.errors import UnknownConversationError
+from pico_store.errors import RetryableError, UnknownConversationError
 from pico_store.limits import BATCH_WRITES_MAX
+from pico_store.names import check_seq
 from pico_store.records import BatchRange, Task
 from pico_store.storage import Storage
 
@@ -52,20 +60,6 @@ CRASHES = "pico.crashes"
 """The scratch value that counts how often a task was lost in flight (TASKS-5)."""
 
 _LOG = logging.getLogger("pico_harness")
-
-
-@dataclass(frozen=True, slots=True)
-class FaultReport:
-    """What went wrong with a task."""
-
-    task_id: Seq
-    kind: str
-    method: Method
-    problem: str
-    error: BaseException | None
-
-    def __str__(self) -> str:
-        return f"{self.method} of task {self.task_id} ({self.kind}) {self.problem}"
 
 
 class Driver:
@@ -103,6 +97,8 @@ class Driver:
         self.loop = asyncio.get_running_loop()
         self.on_drained: Callable[[], None] = lambda: None
         """Told when the session has ended and nothing runs any more."""
+        self.on_fault: Callable[[], None] = lambda: None
+        """Told when the session was faulted; what runs may not have returned yet."""
         self.on_closed: Callable[[], None] = lambda: None
         """Told when the storage is closed."""
         self.listeners: list[Callable[[Batch, BatchRange], None]] = []
@@ -125,6 +121,7 @@ class Driver:
         bound: Invocation | None = None,
     ) -> Awaitable[T]:
         """Build a batch, commit it and return what the builder returned."""
+        self._check_authority(call, bound)
         return self.line.run(Commit(self, plan, call, conversation, bound), call)
 
     def scratch(
@@ -139,7 +136,17 @@ class Driver:
             return tx.batch()
 
         built: list[T] = []
+        self._check_authority(call, bound)
         return self.line.run(Step(self, before, lambda _: built[0]), call)
+
+    def _check_authority(self, call: Call, bound: Invocation | None) -> None:
+        """Say of a cancelled invocation why it may write no more: its mark, or the session's end.
+
+        The line would say only that the call was cancelled.
+        """
+        if call.invocation is not None and call.invocation.cancellation.requested:
+            self.line.check_outside()
+            self.admission.admit(call, bound)
 
     def post(self, before: Callable[[], Batch | None], after: Callable[[Step[None]], None]) -> None:
         """Run an operation of the harness itself, for which nobody waits."""
@@ -186,6 +193,7 @@ class Driver:
 
     async def wait_for_task(self, task: Seq, budget_ms: float | None, call: Call) -> bool:
         """Wait until a task is terminal; False when the budget ran out before (TASKS-6)."""
+        check_seq(task, "task")
         waiter = self._waiter(call, task=task)
         timer: asyncio.TimerHandle | None = None
         if budget_ms is not None:
@@ -324,7 +332,12 @@ class Driver:
         self, invocation: Invocation, span: Span | None, runner: asyncio.Task[None]
     ) -> None:
         raised: BaseException | None
-        raised = asyncio.CancelledError() if runner.cancelled() else runner.exception()
+        if not runner.cancelled():
+            raised = runner.exception()
+        elif runner.cancelling() and not invocation.cancellation.requested:
+            raised = AbandonedError("its event loop ends, or somebody else cancelled it")
+        else:
+            raised = asyncio.CancelledError()
         invocation.runner = None
         ended = partial(self._end_span, span, invocation) if span is not None else None
         self.line.post(Returned(self, invocation, raised, ended), self._post_failed)
@@ -354,10 +367,15 @@ class Driver:
             address = ScratchAddress(invocation.task_id, CRASHES)
             return ScratchBatch(invocation.task_id, (ValueSet(address, live.crashes),))
 
-        await self.line.run(Step(self, before, lambda _: None), HOST)
+        try:
+            await self.line.run(Step(self, before, lambda _: None), HOST)
+        except RetryableError as error:
+            # A task must not end for want of room; at worst it is recovered once too often.
+            _LOG.warning("the loss of task %s is not counted: %s", invocation.task_id, error)
 
     async def resume(self, id: Seq, call: Call) -> None:
         """Let a task go on that was lost in flight too often."""
+        check_seq(id, "task")
 
         def before() -> Batch | None:
             self.admission.admit(call)
@@ -382,11 +400,11 @@ class Driver:
     def _broken(self, broken: Broken) -> None:
         invocation = broken.invocation
         id = invocation.task_id
-        report = FaultReport(id, invocation.kind, invocation.method, broken.problem, broken.error)
-        _LOG.error("%s", report, exc_info=broken.error)
-        if self._on_report is not None:
-            self._on_report(report)
         abandoned = isinstance(broken.error, asyncio.CancelledError)
+        report = FaultReport(id, invocation.kind, invocation.method, broken.problem, broken.error)
+        # A script that ends without closing did nothing wrong.
+        if not isinstance(broken.error, AbandonedError):
+            tell(report, self._on_report)
         if self._on_task_fault == "session" or abandoned:
             self.fault(str(report), broken.error)
         elif id in self.scheduler.live:
@@ -412,6 +430,7 @@ class Driver:
             return
         self.admission.fault = (problem, cause)
         self.dispatch(self.scheduler.fault(self.admission.faulted))
+        self.on_fault()
 
 
 def _settled_any(step: Step[bool]) -> bool:

@@ -51,6 +51,10 @@ class WaitCycleError(RejectedError):
     """The wait, or the work to be created, would wait for itself: wait for something else."""
 
 
+class WrongLoopError(HarnessError):
+    """The harness belongs to another event loop: use it there, or open the session here."""
+
+
 class UnknownTaskError(RejectedError):
     """No such task, or it is terminal already: look at it before asking again."""
 

@@ -23,7 +23,10 @@ class Lifecycle:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._ended: asyncio.Future[None] = driver.loop.create_future()
+        self._decided: asyncio.Future[None] = driver.loop.create_future()
+        """Done as soon as it is known how a shutdown ends: at a fault, or at the end."""
         self._stopping: asyncio.Task[None] | None = None
+        driver.on_fault = self._decide
         driver.on_drained = self._drained
 
     async def close(self, call: Call) -> None:
@@ -33,6 +36,8 @@ class Lifecycle:
         that is cancelled gives up waiting and changes nothing else.
         """
         self._check_caller(call, "close")
+        if self._driver.scheduler.phase != "closed":
+            self._driver.line.check_outside()
         if self._driver.scheduler.phase in ("open", "stopping"):
             self._driver.post(lambda: None, self._close)
         await asyncio.shield(self._ended)
@@ -53,19 +58,28 @@ class Lifecycle:
                 next open.
         """
         self._check_caller(call, "shut down")
+        self._driver.line.check_outside()
         if self._stopping is None:
             self._driver.admission.check_phase()
             self._stopping = self._driver.loop.create_task(self._stop())
+            self._stopping.add_done_callback(self._stop_ended)
         await asyncio.shield(self._stopping)
+
+    def _stop_ended(self, stopping: asyncio.Task[None]) -> None:
+        # Whoever asked may be gone; and what did not end the session can be asked for again.
+        failed = stopping.cancelled() or stopping.exception() is not None
+        if failed and self._driver.scheduler.phase in ("open", "stopping"):
+            self._stopping = None
 
     async def _stop(self) -> None:
         scheduler = self._driver.scheduler
         step = Step(self._driver, self._marks, self._stopped)
         while await self._driver.line.run(step, Call()):
             step = Step(self._driver, self._marks, self._stopped)
-        await asyncio.shield(self._ended)
+        await asyncio.shield(self._decided)
         if self._driver.admission.fault is not None:
             raise self._driver.admission.faulted()
+        await asyncio.shield(self._ended)
         left = sum(
             not scheduler.parked(scheduler.live[id]) and not scheduler.orphaned(scheduler.live[id])
             for id in scheduler.live.ids()
@@ -125,10 +139,15 @@ class Lifecycle:
         finally:
             driver.storage.close()
 
+    def _decide(self) -> None:
+        if not self._decided.done():
+            self._decided.set_result(None)
+
     def _finish(self, error: BaseException | None) -> None:
         if self._driver.scheduler.phase == "closing":
             self._driver.scheduler.phase = "closed"
         self._driver.on_closed()
+        self._decide()
         if self._ended.done():
             return
         if error is None:

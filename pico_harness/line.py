@@ -11,7 +11,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from pico_harness.call import HOST, Call
-from pico_harness.errors import CallCancelledError, NestedOperationError
+from pico_harness.errors import CallCancelledError, NestedOperationError, WrongLoopError
 from pico_store.batch import Batch
 from pico_store.errors import RefusedError, RetryableError
 from pico_store.records import BatchRange
@@ -88,6 +88,7 @@ class Line:
         self._commit = commit
         self._carrier = carrier
         self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
         self._queue: deque[_Waiting[object]] = deque()
         self._busy = False
         self._inside = False
@@ -98,11 +99,15 @@ class Line:
         return not (self._busy or self._queue or self._inside)
 
     def check_outside(self) -> None:
-        """Refuse what a builder may not do.
+        """Refuse what a builder may not do, and what another thread or loop may not.
 
         Raises:
             NestedOperationError: The caller is a builder, or is called by one.
+            WrongLoopError: The caller does not run on the event loop that the line was made on.
         """
+        if asyncio._get_running_loop() is not self._loop:
+            problem = "used outside the event loop on which the session was opened"
+            raise WrongLoopError(f"{problem}; allowed: there, or open the session again here")
         if self._inside:
             problem = "an operation of the line started within a builder"
             raise NestedOperationError("LINE-4", f"{problem}; allowed: before or after the commit")
@@ -114,8 +119,7 @@ class Line:
             CallCancelledError: The call was cancelled before the operation was reached.
             NestedOperationError: At once; see `check_outside`.
         """
-        if self._inside:
-            self.check_outside()
+        self.check_outside()
         if self._carrier is None:
             return self._run_here(operation, call)
         return self._run_queued(operation, call)
@@ -142,7 +146,16 @@ class Line:
         except BaseException as error:
             self._failed(error)
             raise
-        return operation.applied(written)
+        return self._apply(operation, written)
+
+    def _apply(self, operation: Operation[T], written: BatchRange | None) -> T:
+        """Let an operation take over its commit; if it fails, memory and storage differ."""
+        try:
+            return operation.applied(written)
+        except BaseException as error:
+            if written is not None:
+                self._on_lost(error)
+            raise
 
     def post(self, operation: Operation[None], on_failure: Callable[[BaseException], None]) -> None:
         """Run an operation that nobody waits for.
@@ -234,7 +247,12 @@ class Line:
     def _complete(self, waiting: _Waiting[object], written: BatchRange | None) -> None:
         self._inside = True
         try:
-            result = waiting.operation.applied(written)
+            result = self._apply(waiting.operation, written)
+        except BaseException as error:
+            _reject(waiting.result, error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            return
         finally:
             self._inside = False
         if not waiting.result.done():

@@ -12,7 +12,8 @@ from pico_harness.away import Away, CommitThread
 from pico_harness.call import Invocation
 from pico_harness.clock import Clock, SystemClock
 from pico_harness.conversation import Conversations
-from pico_harness.driver import Driver, FaultReport
+from pico_harness.driver import Driver
+from pico_harness.faults import FaultReport
 from pico_harness.inbox import Intake
 from pico_harness.inspection import CRASHES_MAX, read_live
 from pico_harness.registry import Registry

@@ -15,6 +15,7 @@ from msgspec import Struct
 from pico_harness.ancestry import Ancestry
 from pico_harness.call import Invocation, Method
 from pico_harness.errors import (
+    CallCancelledError,
     HarnessError,
     SessionClosedError,
     SessionStoppingError,
@@ -105,8 +106,7 @@ class Scheduler:
         self.phase: Phase = "open"
         self._can_run = can_run
         self._crashes_max = crashes_max
-        # Those that may not be recovered again. Mostly none, and then nobody looks for what they
-        # hold up.
+        # Those that may not be recovered again.
         self._crashed = {id for id in live.ids() if live[id].crashes >= crashes_max}
         self._drained = False
 
@@ -320,7 +320,7 @@ class Scheduler:
         if raised is not None:
             if self.phase == "faulted" or self._expected(invocation, live, raised):
                 return None
-            return f"raised {type(raised).__name__}: {raised}"
+            return f"raised {type(raised).__name__}{_words(raised)}"
         if live is None or invocation.cancellation.requested:
             return None
         if invocation.method == "abort":
@@ -335,7 +335,7 @@ class Scheduler:
         """Tell whether an exception is how an invocation that was asked to stop unwinds."""
         if isinstance(raised, BaseExceptionGroup):
             return all(self._expected(invocation, live, part) for part in raised.exceptions)
-        if isinstance(raised, asyncio.CancelledError):
+        if isinstance(raised, (asyncio.CancelledError, CallCancelledError)):
             return invocation.cancellation.requested
         if isinstance(raised, TaskCancelledError):
             return live is None or live.task.abort
@@ -359,7 +359,7 @@ class Scheduler:
             for waiter in waiters:
                 self._resolve(waiter, "idle", actions)
             return
-        if not self._crashed:
+        if not self._any_parked():
             return
         ids = self.live.foreground_ids(conversation)
         stuck = self._stuck(ids)
@@ -374,13 +374,16 @@ class Scheduler:
             for waiter in list(self.waits.session):
                 self._resolve(waiter, "idle", actions)
             return
-        if not self._crashed:
+        if not self._any_parked():
             return
         ids = [id for id in self.live.ids() if not self.live[id].task.background]
         stuck = self._stuck(ids)
         if len(stuck) == len(ids):
             for waiter in list(self.waits.session):
                 self._resolve(waiter, TaskParkedError(stuck), actions)
+
+    def _any_parked(self) -> bool:
+        return bool(self._crashed) or not all(map(self._can_run, self.live.kinds()))
 
     def _stuck(self, ids: list[Seq]) -> list[Seq]:
         """Return those of the tasks that are parked, or wait for one that is."""
@@ -389,7 +392,7 @@ class Scheduler:
             stack, met = [id], {id}
             while stack:
                 live = self.live[stack.pop()]
-                if live.task.id in self._crashed:
+                if self.parked(live):
                     stuck.append(id)
                     break
                 above = live.waits_for - met
@@ -407,3 +410,11 @@ class Scheduler:
             return
         self._drained = True
         actions.append(Drained())
+
+
+def _words(error: BaseException) -> str:
+    """Return what an exception says; even one that fails to say it is reported."""
+    try:
+        return f": {error}"
+    except Exception:  # noqa: BLE001 - a kind's own error may do anything
+        return ", which cannot be shown"

@@ -25,7 +25,25 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-# No slots: with them, `X[T](...)` raises on Python 3.11, where typing marks the instance.
+def plain(value: object, what: str) -> JsonValue:
+    """Return a typed value as JSON.
+
+    Args:
+        value: Of any type that has a form in JSON.
+        what: What it is, for messages.
+
+    Raises:
+        StoredTypeError: A part of it has none.
+    """
+    try:
+        found: JsonValue = msgspec.to_builtins(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise StoredTypeError("STATE-2", f"{what}: {error}; allowed: what JSON can hold") from error
+    return found
+
+
+# Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
+# that has them.
 @dataclass(frozen=True)
 class _Name(Generic[T_co]):
     """A name of state and the type of what it holds; the owner is bound where it is used."""
@@ -55,8 +73,9 @@ class _Name(Generic[T_co]):
 
     def encode(self, value: object) -> JsonValue:
         """Return a value as it is stored."""
-        plain: JsonValue = value if self.type is None else msgspec.to_builtins(value)  # type: ignore[assignment]
-        return plain
+        if self.type is None:
+            return value  # type: ignore[return-value]
+        return plain(value, f"{self.scope} state {self.namespace!r}")
 
     def decode(self, stored: JsonValue) -> T_co:
         """Return a stored value as its type.
@@ -73,7 +92,8 @@ class _Name(Generic[T_co]):
             raise StoredTypeError("STATE-2", problem) from error
 
 
-# No slots: with them, `X[T](...)` raises on Python 3.11, where typing marks the instance.
+# Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
+# that has them.
 @dataclass(frozen=True)
 class Value(_Name[T_co]):
     """The name of one current value."""
@@ -83,7 +103,8 @@ class Value(_Name[T_co]):
         return replace(self, key=key)
 
 
-# No slots: with them, `X[T](...)` raises on Python 3.11, where typing marks the instance.
+# Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
+# that has them.
 @dataclass(frozen=True)
 class ListOf(_Name[T_co]):
     """The name of a list of elements, each with an id."""

@@ -8,10 +8,10 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from pico_harness.errors import AuthorityError, UnknownTaskError
+from pico_harness.errors import AuthorityError, KindError, UnknownTaskError
 from pico_harness.kinds import EntryKind, TaskState, TaskType, status_of
 from pico_harness.registry import Kinds
-from pico_harness.state import ListOf, Value
+from pico_harness.state import ListOf, Value, plain
 from pico_harness.tx_reads import ABSENT, TxReads
 from pico_store.address import Address, ConversationAddress, Seq
 from pico_store.batch import (
@@ -28,6 +28,7 @@ from pico_store.batch import (
     ValueDelete,
     ValueSet,
 )
+from pico_store.names import check_seq
 from pico_store.query import ListQuery
 from pico_store.records import (
     At,
@@ -40,6 +41,7 @@ from pico_store.records import (
     Page,
     Task,
 )
+from pico_store.shown import shown
 from pico_store.storage import Storage
 
 D = TypeVar("D")
@@ -99,10 +101,12 @@ class Tx(TxReads):
             name: A session or conversation value.
             conversation: Whose; not needed where the transaction is bound to one.
         """
+        self._check_name(name, Value)
         return TxValue(self, name, self._address(name, conversation))
 
     def list(self, name: ListOf[T], *, conversation: Seq | None = None) -> TxList[T]:
         """Return the list that a name stands for; see `value`."""
+        self._check_name(name, ListOf)
         return TxList(self, name, self._address(name, conversation))
 
     def _address(self, name: Value[T] | ListOf[T], conversation: Seq | None) -> Address:
@@ -157,8 +161,11 @@ class Tx(TxReads):
             edits: Changes to what earlier entries contribute.
         """
         self._check_alive()
+        if not isinstance(kind, EntryKind):
+            problem = f"an entry of kind {shown(kind)}"
+            raise KindError("KIND-1", f"{problem}; allowed: an EntryKind")
         id = Seq(self.first + len(self.writes))
-        stored = data if kind.type is None else msgspec.to_builtins(data)
+        stored = data if kind.type is None else plain(data, f"entry of kind {kind.name!r}")
         entry = Entry(
             id=id,
             conversation_id=self._conversation(conversation),
@@ -199,14 +206,19 @@ class Tx(TxReads):
             AuthorityError: An abort invocation creates no successors (design §6.3).
         """
         self._check_creates("task")
+        if not isinstance(kind, TaskType):
+            raise KindError("KIND-1", f"a task of kind {shown(kind)}; allowed: a task kind")
         registered = self._kinds.task_kind(kind.name)
         registered.role(state)
         if type(state) is not registered.initial:
             problem = f"a new {kind.name!r} task in status {status_of(state)!r}"
             allowed = status_of(registered.initial)
             raise self._poisoned("LINE-6", f"{problem}; allowed: {allowed!r}")
+        if not isinstance(after, Iterable):
+            problem = f"a {kind.name!r} task after {shown(after)}"
+            raise self._poisoned("LINE-6", f"{problem}; allowed: ids of tasks")
         id = Seq(self.first + len(self.writes))
-        stored: JsonObject = msgspec.to_builtins(state)
+        stored = _stored(state, kind.name)
         task = Task(
             id=id,
             conversation_id=self._conversation(conversation),
@@ -240,7 +252,7 @@ class Tx(TxReads):
         self._check_alive()
         task = self._own_task(id)
         role = self._kinds.task_kind(task.kind).role(state)
-        stored: JsonObject = msgspec.to_builtins(state)
+        stored = _stored(state, task.kind)
         # Its tag is in there; asking the class for it takes longer.
         status: str = stored["status"]  # type: ignore[assignment]
         if (role == "terminal") is not settle:
@@ -255,6 +267,7 @@ class Tx(TxReads):
         )
 
     def _own_task(self, id: Seq) -> Task:
+        check_seq(id, "task")
         if id != self._by:
             who = "the host" if self._by is None else f"task {self._by}"
             problem = f"{who} changes the state of task {id}"
@@ -273,6 +286,7 @@ class Tx(TxReads):
         Source: design §6.3; marking again changes nothing.
         """
         self._check_alive()
+        check_seq(task, "task")
         found = self._task(task)
         if found is None or found.role == "terminal":
             return False
@@ -293,6 +307,8 @@ class Tx(TxReads):
             fork: What it continues; its entries up to there are shared.
         """
         self._check_creates("conversation")
+        if owner is not None:
+            check_seq(owner, "owner")
         id = Seq(self.first + len(self.writes))
         conversation = Conversation(id, fork, owner)
         self.conversations_written[id] = conversation
@@ -300,6 +316,8 @@ class Tx(TxReads):
 
     def delete_conversation(self, conversation: Seq) -> None:
         """Delete a conversation and all that its tasks own; refused while one of them is live."""
+        self._check_alive()
+        check_seq(conversation, "conversation")
         self.conversations_written[conversation] = ABSENT
         self._push(DeleteConversation(conversation))
 
@@ -317,6 +335,10 @@ class Tx(TxReads):
         return MainBatch(tuple(self.writes)) if self.writes else None
 
 
+def _stored(state: TaskState, kind: str) -> JsonObject:
+    return plain(state, f"state {status_of(state)!r} of kind {kind!r}")  # type: ignore[return-value]
+
+
 class ScratchTx(TxReads):
     """One transaction of a task's scratch; it reads everything and writes nothing else.
 
@@ -332,10 +354,12 @@ class ScratchTx(TxReads):
 
     def value(self, name: Value[T]) -> TxValue[T]:
         """Return the scratch value that a name stands for."""
+        self._check_name(name, Value)
         return TxValue(self, name, self._address(name))
 
     def list(self, name: ListOf[T]) -> TxList[T]:
         """Return the scratch list that a name stands for."""
+        self._check_name(name, ListOf)
         return TxList(self, name, self._address(name))
 
     def _address(self, name: Value[T] | ListOf[T]) -> Address:

@@ -21,6 +21,7 @@ from pico_store.records import (
     Page,
     Task,
 )
+from pico_store.shown import shown
 from pico_store.storage import Storage
 
 S = TypeVar("S", bound=TaskState)
@@ -213,6 +214,11 @@ class TxReads:
         if not self._alive:
             problem = "a transaction used after its builder returned"
             raise BuilderError("LINE-2", f"{problem}; allowed: within it")
+
+    def _check_name(self, name: object, wanted: type) -> None:
+        if not isinstance(name, wanted):
+            problem = f"{shown(name)} is no {wanted.__name__}"
+            raise self._poisoned("LINE-6", f"{problem}; allowed: a name made for one")
 
     def _refuse_scan(self, what: str) -> NoReturn:
         problem = f"{what} read after a write of this transaction changed it"

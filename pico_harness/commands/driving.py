@@ -14,8 +14,8 @@ from typing import Literal, TextIO, TypeAlias
 
 from pico_harness.commands.inspecting import task_lines
 from pico_harness.commands.naming import load_kinds
-from pico_harness.driver import FaultReport
 from pico_harness.errors import SessionFaultedError, TaskParkedError
+from pico_harness.faults import FaultReport
 from pico_harness.harness import Harness, Inspection
 from pico_harness.opening import Options
 from pico_harness.registry import Registry

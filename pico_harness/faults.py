@@ -1,0 +1,36 @@
+"""Reports of task contracts that were broken."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pico_harness.call import Method
+from pico_store.address import Seq
+
+_LOG = logging.getLogger("pico_harness")
+
+
+@dataclass(frozen=True, slots=True)
+class FaultReport:
+    """What went wrong with a task."""
+
+    task_id: Seq
+    kind: str
+    method: Method
+    problem: str
+    error: BaseException | None
+
+    def __str__(self) -> str:
+        return f"{self.method} of task {self.task_id} ({self.kind}) {self.problem}"
+
+
+def tell(report: FaultReport, listener: Callable[[FaultReport], None] | None) -> None:
+    """Log a report and hand it to who listens."""
+    _LOG.error("%s", report, exc_info=report.error)
+    if listener is not None:
+        try:
+            listener(report)
+        except Exception:  # noqa: BLE001 - what follows must not depend on who listens
+            _LOG.exception("the listener of reports raised")
