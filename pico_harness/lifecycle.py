@@ -99,6 +99,7 @@ class Lifecycle:
         return step.wrote
 
     def _check_caller(self, call: Call, verb: str) -> None:
+        call = self._driver.mine(call)
         if call.invocation is not None:
             problem = f"task {call.invocation.task_id} would {verb} the session that runs it"
             raise WaitCycleError("TASKS-4", f"{problem}; allowed: from outside its invocation")
