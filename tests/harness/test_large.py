@@ -63,10 +63,10 @@ async def test_ten_thousand_nested_owners_are_served_and_aborted(plain: World) -
 
 
 @on_loop
-async def test_ten_thousand_chained_dependencies_run_in_order(plain: World) -> None:
+async def test_ten_thousand_chained_dependencies_run_in_order(memory: World) -> None:
     """TASKS-4."""
     kind = Script()
-    harness = await plain.open(kind)
+    harness = await memory.open(kind)
     root = await harness.root()
 
     def plan(tx: Tx) -> list[Seq]:

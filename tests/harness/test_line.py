@@ -292,3 +292,45 @@ async def test_who_wrote_an_entry_is_set_by_the_transaction(world: World) -> Non
     assert [entry.by_task_id for entry in entries.values()] == [None, id, id]
     with pytest.raises(TypeError):
         await root.commit(lambda tx: tx.entry(NOTE, 1, by_task_id=id))  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_in_a_builder_holds_up_nobody_behind_it(
+    held: World, interrupt: type[BaseException]
+) -> None:
+    assert held.gate is not None
+    gate = held.gate
+    loop = asyncio.new_event_loop()
+    answers: list[asyncio.Future[object]] = []
+
+    async def ask() -> None:
+        harness = await held.open()
+        gate.shut()
+        for plan in (lambda tx: tx.value(COUNT).set(1), _raising(interrupt), lambda tx: "behind"):
+            answers.append(asyncio.ensure_future(outcome(harness.commit(plan))))
+        await gate.arrival()
+        gate.open()
+        await asyncio.Event().wait()
+
+    async def hear() -> list[object]:
+        return [await answer for answer in answers]
+
+    with pytest.raises(interrupt):
+        loop.run_until_complete(ask())
+    found = loop.run_until_complete(hear())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+    assert found[0] is None
+    assert isinstance(found[1], interrupt)
+    assert found[2] == "behind"
+
+
+def _raising(error: type[BaseException]) -> Any:
+    def plan(tx: Tx) -> None:
+        tx.value(COUNT).set(2)
+        raise error
+
+    return plan
