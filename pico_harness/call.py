@@ -79,6 +79,8 @@ class Invocation(Struct, eq=False):
     method: Method
     first_epoch: int
     """The task's status epoch when it was reserved."""
+    home: object = None
+    """What tells the invocations of one session from those of another."""
     again: bool = False
     """Whether an earlier process may have been lost in the middle of this task."""
     cancellation: Cancellation = field(default_factory=Cancellation)

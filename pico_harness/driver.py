@@ -121,6 +121,7 @@ class Driver:
         bound: Invocation | None = None,
     ) -> Awaitable[T]:
         """Build a batch, commit it and return what the builder returned."""
+        call = self.mine(call)
         self._check_authority(call, bound)
         return self.line.run(Commit(self, plan, call, conversation, bound), call)
 
@@ -128,6 +129,7 @@ class Driver:
         self, plan: Callable[[ScratchTx], T], call: Call, *, bound: Invocation
     ) -> Awaitable[T]:
         """Build a batch of a task's scratch, commit it and return what the builder returned."""
+        call = self.mine(call)
 
         def before() -> Batch | None:
             self.admission.admit(call, bound)
@@ -138,6 +140,13 @@ class Driver:
         built: list[T] = []
         self._check_authority(call, bound)
         return self.line.run(Step(self, before, lambda _: built[0]), call)
+
+    def mine(self, call: Call) -> Call:
+        """Return a call as it counts here: an invocation of another session is the host."""
+        invocation = call.invocation
+        if invocation is None or invocation.home is self.scheduler:
+            return call
+        return Call(call.cancellation)
 
     def _check_authority(self, call: Call, bound: Invocation | None) -> None:
         """Say of a cancelled invocation why it may write no more: its mark, or the session's end.
@@ -177,6 +186,7 @@ class Driver:
 
     async def drive(self, conversation: Seq | None, call: Call) -> Literal["idle", "closed"]:
         """Serve a conversation, or everything, until it is idle."""
+        call = self.mine(call)
         while self._unregistered():
             # One batch settles so many; the last look finds none that is served here.
             step = Step(self, partial(self._orphans, conversation), _settled_any)
@@ -194,6 +204,7 @@ class Driver:
     async def wait_for_task(self, task: Seq, budget_ms: float | None, call: Call) -> bool:
         """Wait until a task is terminal; False when the budget ran out before (TASKS-6)."""
         check_seq(task, "task")
+        call = self.mine(call)
         waiter = self._waiter(call, task=task)
         timer: asyncio.TimerHandle | None = None
         if budget_ms is not None:
@@ -376,6 +387,7 @@ class Driver:
     async def resume(self, id: Seq, call: Call) -> None:
         """Let a task go on that was lost in flight too often."""
         check_seq(id, "task")
+        call = self.mine(call)
 
         def before() -> Batch | None:
             self.admission.admit(call)

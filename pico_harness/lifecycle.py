@@ -100,6 +100,7 @@ class Lifecycle:
         return step.wrote
 
     def _check_caller(self, call: Call, verb: str) -> None:
+        call = self._driver.mine(call)
         if call.invocation is not None:
             problem = f"task {call.invocation.task_id} would {verb} the session that runs it"
             raise WaitCycleError("TASKS-4", f"{problem}; allowed: from outside its invocation")
@@ -125,14 +126,13 @@ class Lifecycle:
         ending.add_done_callback(lambda done: self._finish(done.exception()))
 
     def _end_storage(self) -> None:
-        """Note that this end is no crash, and close the storage."""
+        """Note that this end is no crash, not even where a fault led to it; close the storage."""
         driver = self._driver
         try:
-            if driver.scheduler.phase == "closing":
-                live = driver.scheduler.live
-                for id in live.ids():
-                    if live[id].counted and not driver.scheduler.parked(live[id]):
-                        driver.storage.commit(driver.forget_crash(id))
+            live = driver.scheduler.live
+            for id in live.ids():
+                if live[id].counted and not driver.scheduler.parked(live[id]):
+                    driver.storage.commit(driver.forget_crash(id))
         except PicoError:
             # A count too high parks a task a little early, which its host can undo.
             pass

@@ -220,6 +220,8 @@ class Line:
             except BaseException as error:
                 _reject(waiting.result, error)
                 if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                    # It ends the loop's run, after which somebody may run the loop on.
+                    self._loop.call_soon(self._advance)
                     raise
                 continue
             if batch is None:
@@ -251,6 +253,7 @@ class Line:
         except BaseException as error:
             _reject(waiting.result, error)
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                self._loop.call_soon(self._advance)
                 raise
             return
         finally:

@@ -296,7 +296,7 @@ class Scheduler:
                 again = live.seeded and method != "execute"
                 live.seeded = False
                 invocation = Invocation(
-                    id, task.conversation_id, task.kind, method, live.epoch, again
+                    id, task.conversation_id, task.kind, method, live.epoch, self, again
                 )
                 self.running[id] = invocation
                 self.ancestry.hold(task.conversation_id)

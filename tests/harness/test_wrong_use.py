@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -46,7 +47,7 @@ from tests.harness.scripted import (
     finish,
     run_through,
 )
-from tests.harness.worlds import World, on_loop, outcome
+from tests.harness.worlds import World, make_world, on_loop, outcome
 
 NOTE = EntryKind[object]("note")
 COUNT = session_value("count", int)
@@ -363,3 +364,55 @@ async def test_another_thread_is_refused(world: World) -> None:
 
     assert [type(error) for error in errors] == [WrongLoopError] * 2
     assert await harness.value(COUNT).get() is None
+
+
+@on_loop
+async def test_a_kind_may_use_another_session(world: World, tmp_path: Path) -> None:
+    """Its invocation is nobody there: what it writes is the host's."""
+    other_world = make_world("memory", tmp_path)
+    tool = Tool()
+    other = await other_world.open(tool)
+    found: list[object] = []
+
+    async def execute(task: Task, runtime: TaskRuntime) -> None:
+        await begin(task, runtime)
+        root = await other.root()
+        id = await root.commit(lambda tx: tx.task(tool, Planned()))
+        entry = await root.commit(lambda tx: tx.entry(NOTE, 1))
+        found.append(await root.drive())
+        found.append((await other.get_task(id)).status)  # type: ignore[union-attr]
+        found.append((await other.get_entry(entry)).by_task_id)  # type: ignore[union-attr]
+        await finish(task, runtime)
+
+    kind = Script(execute)
+    harness = await world.open(kind)
+    root = await harness.root()
+    await root.commit(lambda tx: tx.task(kind, Planned()))
+
+    assert await root.drive() == "idle"
+    assert found == ["idle", "done", None]
+
+
+@on_loop
+async def test_a_session_opened_within_a_task_is_of_its_own(world: World, tmp_path: Path) -> None:
+    other_world = make_world("memory", tmp_path)
+    tool = Tool()
+    found: list[object] = []
+
+    async def execute(task: Task, runtime: TaskRuntime) -> None:
+        await begin(task, runtime)
+        other = await other_world.open(tool)
+        root = await other.root()
+        await root.commit(lambda tx: tx.task(tool, Planned()))
+        found.append(await root.drive())
+        await other.shutdown()
+        await finish(task, runtime)
+
+    kind = Script(execute)
+    harness = await world.open(kind)
+    root = await harness.root()
+    await root.commit(lambda tx: tx.task(kind, Planned()))
+
+    assert await root.drive() == "idle"
+    assert found == ["idle"]
+    assert [method for method, _ in tool.calls] == ["execute"]
