@@ -9,7 +9,7 @@ from pico_harness import inbox
 from pico_harness.call import Call, Invocation, current_call
 from pico_harness.context import ContextCache
 from pico_harness.driver import Driver
-from pico_harness.errors import KindError
+from pico_harness.errors import KindError, RequestAlreadyAcceptedError
 from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.inbox import EntryDraft, InputMode, InputResult, Intake
 from pico_harness.kinds import TaskState, TaskType
@@ -172,16 +172,17 @@ class ConversationHandle:
         """
 
         def plan(tx: Tx) -> Seq:
-            id = inbox.accept(tx, self.id, draft, mode=mode, request_id=request_id)
+            try:
+                id = inbox.accept(tx, self.id, draft, mode=mode, request_id=request_id)
+            except RequestAlreadyAcceptedError as known:
+                # Decided here, on the line, because two may ask at once.
+                if on_duplicate == "return":
+                    return known.input_id
+                raise
             if self._intake is not None:
                 self._intake(tx, self.id, id, inbox.InboxItem(mode, draft, request_id))
             return id
 
-        if on_duplicate == "return" and request_id is not None:
-            self._driver.check_reading(call)
-            first = inbox.read_receipt(self._driver.storage, request_id)
-            if first is not None:
-                return first.input_id
         return await self._commit(plan, call)
 
     async def result(self, input_id: Seq, *, call: Call | None = None) -> InputResult | None:

@@ -36,7 +36,7 @@ from pico_store.batch import (
     ValueDelete,
     ValueSet,
 )
-from pico_store.errors import UnknownConversationError
+from pico_store.errors import RetryableError, UnknownConversationError
 from pico_store.limits import BATCH_WRITES_MAX
 from pico_store.records import BatchRange, Task
 from pico_store.storage import Storage
@@ -392,11 +392,19 @@ class Driver:
             live = self.scheduler.live.get(invocation.task_id)
             if live is None or self.scheduler.phase not in ("open", "stopping"):
                 return None
-            live.counted = True
             address = ScratchAddress(invocation.task_id, CRASHES)
             return ScratchBatch(invocation.task_id, (ValueSet(address, live.crashes),))
 
-        await self.line.run(Step(self, before, lambda _: None), HOST)
+        def after(step: Step[None]) -> None:
+            if step.wrote:
+                live = self.scheduler.live[invocation.task_id]
+                live.counted, live.seeded = True, False
+
+        try:
+            await self.line.run(Step(self, before, after), HOST)
+        except RetryableError:
+            # A loss that is not counted parks the task one loss later; its kind is not at fault.
+            pass
 
     async def resume(self, id: Seq, call: Call) -> None:
         """Let a task go on that was lost in flight too often."""

@@ -31,7 +31,7 @@ class LiveTask:
     counted: bool = False
     """Whether its scratch holds such a count."""
     seeded: bool = False
-    """Whether it was there when the session was opened, and no recovery began since."""
+    """Whether it was there when the session was opened, and what that means is not counted yet."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from pico_harness.ancestry import Ancestry
 from pico_harness.call import Invocation, Method
 from pico_harness.errors import (
+    CallCancelledError,
     HarnessError,
     SessionClosedError,
     SessionStoppingError,
@@ -286,8 +287,9 @@ class Scheduler:
             method = self._method(live)
             if method is not None and self.ancestry.serves(live.task.conversation_id):
                 task = live.task
-                again = live.seeded and method != "execute"
-                live.seeded = False
+                if method == "execute":
+                    live.seeded = False
+                again = live.seeded
                 invocation = Invocation(
                     id, task.conversation_id, task.kind, method, live.epoch, again
                 )
@@ -328,7 +330,7 @@ class Scheduler:
         """Tell whether an exception is how an invocation that was asked to stop unwinds."""
         if isinstance(raised, BaseExceptionGroup):
             return all(self._expected(invocation, live, part) for part in raised.exceptions)
-        if isinstance(raised, asyncio.CancelledError):
+        if isinstance(raised, (asyncio.CancelledError, CallCancelledError)):
             return invocation.cancellation.requested
         if isinstance(raised, TaskCancelledError):
             return live is None or live.task.abort

@@ -1,0 +1,1 @@
+"""Deterministic simulation of a session: for the harness, and for kinds of your own."""

@@ -1,0 +1,409 @@
+"""What must hold in every run, of whatever kinds: checked at every commit and every decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from pico_harness.ancestry import Ancestry
+from pico_harness.call import HOST, Invocation
+from pico_harness.driver import CRASHES, Driver
+from pico_harness.errors import HarnessError, SessionFaultedError, TaskParkedError
+from pico_harness.live import LiveIndex
+from pico_harness.scheduler import Action, Broken, Drained, Resolve, Signal, Start
+from pico_harness.testing.ledger import Fact, Ledger
+from pico_harness.waits import Waiter
+from pico_store.address import Seq
+from pico_store.batch import Batch, MainBatch, PatchTask, ScratchBatch, SettleTask
+from pico_store.errors import CommitUncertainError, RetryableError
+from pico_store.query import TaskQuery
+from pico_store.records import BatchRange, Task
+
+HARNESS_ENDS = ("orphaned", "faulted")
+
+
+@dataclass(eq=False, slots=True)
+class Seen:
+    """What is known of a task when a session was opened."""
+
+    parked: bool
+    losses: int
+    """How often it was lost in flight, this time included; 0: it was not in flight."""
+
+
+class Monitor:
+    """Watches one open session, from its opening to its end.
+
+    It looks at the decisions of the scheduler, the calls of kinds and the durable batches, and
+    compares each with the others. What it finds it tells; it changes nothing.
+    """
+
+    def __init__(
+        self, ledger: Ledger, tell: Callable[[str], None], *, crashes_max: int, every: int = 1
+    ) -> None:
+        """Make one.
+
+        Args:
+            ledger: The durable facts.
+            tell: Told of each violation.
+            crashes_max: As in the options of the session.
+            every: After how many commits the indexes are compared with those built from storage.
+        """
+        self.ledger = ledger
+        self.running: dict[Seq, Invocation] = {}
+        """Methods that were entered and have not returned."""
+        self.faulted = False
+        self.closed = False
+        self.dead = False
+        """Whether the process died; what it still does is of no account."""
+        self.breaks_session = False
+        """Whether a broken contract ends the session."""
+        self.may_break: Callable[[Seq], bool] = lambda id: False
+        """Tells whether a task may break its kind's contract."""
+        self._tell = tell
+        self._every = every
+        self._uncounted = False
+        self._broken: set[Seq] = set()
+        self._resolved: set[Waiter] = set()
+        self._driver: Driver | None = None
+        self._seen: dict[Seq, Seen] = {}
+        for id, fact in ledger.live.items():
+            lost = fact.role == "inflight" or fact.abort
+            losses = (fact.losses or 0) + 1 if lost else 0
+            self._seen[id] = Seen(losses >= crashes_max, losses)
+
+    def watch(self, driver: Driver) -> None:
+        """Begin to watch a session that was opened just now."""
+        self._driver = driver
+        if driver.scheduler.running or self.running:
+            self.tell("opening started something")
+        driver.listeners.append(self._applied)
+        dispatch, run = driver.dispatch, driver._run
+
+        def observed(actions: list[Action]) -> None:
+            for action in actions:
+                self._decided(action)
+            dispatch(actions)
+
+        def called(invocation: Invocation, task: Task) -> Coroutine[object, object, None]:
+            return self._call(invocation, task, run(invocation, task))
+
+        # The driver has no place to hang such a thing on, and needs none but for this.
+        driver.dispatch = observed  # type: ignore[method-assign]
+        driver._run = called
+
+    def tell(self, problem: str) -> None:
+        """Report a violation of the living session."""
+        if not self.dead:
+            self._tell(problem)
+
+    # --- Calls of kinds ---
+
+    async def _call(
+        self, invocation: Invocation, task: Task, method: Coroutine[object, object, None]
+    ) -> None:
+        self._entered(invocation, task)
+        try:
+            await method
+        finally:
+            if not self.dead:
+                del self.running[invocation.task_id]
+                if invocation.cancellation._callbacks:
+                    self.tell(f"{_name(invocation)} left listeners on its call")
+
+    def _entered(self, invocation: Invocation, task: Task) -> None:
+        id = invocation.task_id
+        if id in self.running:
+            self.tell(f"{_name(invocation)} while {_name(self.running[id])} runs")
+        if self.closed:
+            self.tell(f"{_name(invocation)} after the storage was closed")
+        self.running[id] = invocation
+        fact = self.ledger.live.get(id)
+        if fact is None:
+            self.tell(f"{_name(invocation)} of a task that is not live")
+            return
+        if task.id != id or (task.status, task.state) != (fact.status, fact.state):
+            self.tell(f"{_name(invocation)} was given another state than is stored")
+        seen = self._seen.pop(id, None)
+        if seen is not None and seen.losses and invocation.method != "execute":
+            if fact.losses != seen.losses:
+                problem = f"{_name(invocation)}: {fact.losses} losses are stored"
+                self.tell(f"{problem}, {seen.losses} happened")
+
+    # --- Decisions ---
+
+    def _decided(self, action: Action) -> None:
+        match action:
+            case Start(invocation, _):
+                self._check_start(invocation)
+            case Resolve(waiter, outcome):
+                self._check_outcome(waiter, outcome)
+            case Signal(invocation, _):
+                if self._driver is not None and self._driver.scheduler.phase in (
+                    "open",
+                    "stopping",
+                ):
+                    self._check_signal(invocation)
+            case Drained():
+                if self.running:
+                    self.tell(f"drained while {_names(self.running.values())} run")
+            case Broken(invocation, problem, error):
+                self._check_broken(invocation, problem, error)
+
+    def _check_start(self, invocation: Invocation) -> None:
+        fact = self.ledger.live.get(invocation.task_id)
+        if fact is None:
+            self.tell(f"{_name(invocation)} is started for a task that is not live")
+            return
+        if invocation.task_id in self.running:
+            self.tell(f"{_name(invocation)} is started while another invocation runs")
+        expected = self._method(fact)
+        if expected is None:
+            self.tell(f"{_name(invocation)} is started, though nothing may be")
+        elif expected != invocation.method:
+            self.tell(f"{_name(invocation)} is started instead of {expected}")
+        if not self._served(fact.conversation):
+            self.tell(f"{_name(invocation)} is started, but nobody serves it")
+
+    def _check_broken(
+        self, invocation: Invocation, problem: str, error: BaseException | None
+    ) -> None:
+        excused = isinstance(error, RetryableError | CommitUncertainError)
+        if not excused and not self.may_break(invocation.task_id):
+            self.tell(f"{_name(invocation)} {problem}")
+        if self.breaks_session:
+            self.faulted = True
+        # Until the line gets to its settlement, nothing may run it.
+        self._broken.add(invocation.task_id)
+
+    def kept_by_shutdown(self, fact: Fact) -> bool:
+        """Tell whether a live task cannot be run here, so that a shutdown leaves it."""
+        assert self._driver is not None
+        seen = self._seen.get(fact.id)
+        parked = seen is not None and seen.parked
+        return parked or not self._driver.kinds.has_task_kind(fact.kind)
+
+    def _check_signal(self, invocation: Invocation) -> None:
+        fact = self.ledger.tasks[invocation.task_id]
+        if not fact.abort or invocation.method == "abort":
+            self.tell(f"{_name(invocation)} is told to stop without a reason")
+
+    def _check_outcome(self, waiter: Waiter, outcome: object) -> None:
+        what = _target(waiter)
+        if waiter in self._resolved:
+            self.tell(f"the waiter for {what} is resolved twice")
+        self._resolved.add(waiter)
+        if outcome == "idle":
+            busy = self._busy(waiter.conversation)
+            if busy:
+                self.tell(f"{what} is called idle with {busy} live foreground tasks")
+        elif outcome == "terminal":
+            if waiter.task in self.ledger.live:
+                self.tell(f"{what} is called terminal and is live")
+        elif isinstance(outcome, TaskParkedError):
+            self._check_parked(waiter, outcome)
+        elif isinstance(outcome, SessionFaultedError):
+            if not self.faulted:
+                self.tell(f"the waiter for {what} is told of a fault that did not happen: {outcome}")
+        elif isinstance(outcome, HarnessError):
+            pass
+
+    def _busy(self, conversation: Seq | None) -> int:
+        if conversation is None:
+            return self.ledger.foreground_total()
+        return self.ledger.foreground.get(conversation, 0)
+
+    def _check_parked(self, waiter: Waiter, error: TaskParkedError) -> None:
+        expected = [
+            id
+            for id, fact in self.ledger.live.items()
+            if not fact.background and waiter.conversation in (None, fact.conversation)
+        ]
+        if sorted(expected) != sorted(error.tasks):
+            self.tell(f"{_target(waiter)} is called parked: {error.tasks}, live: {expected}")
+
+    # --- Eligibility, worked out anew ---
+
+    def _method(self, fact: Fact) -> str | None:
+        assert self._driver is not None
+        if fact.id in self._broken:
+            return None
+        seen = self._seen.get(fact.id)
+        if not self._driver.kinds.has_task_kind(fact.kind) or (seen is not None and seen.parked):
+            return None
+        phase = self._driver.scheduler.phase
+        if phase not in ("open", "stopping"):
+            return None
+        if fact.abort:
+            return "abort"
+        if phase == "stopping":
+            return None
+        if fact.role == "inflight":
+            return "recover"
+        return "execute" if self.ledger.ready(fact) else None
+
+    def _served(self, conversation: Seq) -> bool:
+        assert self._driver is not None
+        ancestry = self._driver.scheduler.ancestry
+        if ancestry._everything:
+            return True
+        at: Seq | None = conversation
+        while at is not None:
+            if at in ancestry._attached:
+                return True
+            at = self.ledger.above(at)
+        return False
+
+    def resumed(self, id: Seq) -> None:
+        """Take note that the host lets a parked task go on."""
+        self._seen.pop(id, None)
+
+    # --- Commits ---
+
+    def uncounted(self, id: Seq) -> None:
+        """Take note that the storage refused to count a loss, which then is not checked."""
+        self._seen[id] = Seen(parked=False, losses=0)
+        self._uncounted = True
+
+    def committed(self, batch: Batch) -> None:
+        """Check a batch that is durable, before the ledger takes it over."""
+        if self.closed:
+            self.tell("a commit after the storage was closed")
+        if isinstance(batch, ScratchBatch):
+            if getattr(batch.writes[0].address, "namespace", "") != CRASHES:
+                self._check_author(batch.task, "scratch")
+            return
+        assert isinstance(batch, MainBatch)
+        for write in batch.writes:
+            if isinstance(write, SettleTask):
+                if write.status not in HARNESS_ENDS:
+                    self._check_author(write.id, write.status)
+            elif isinstance(write, PatchTask) and write.status is not None:
+                self._check_author(write.id, write.status)
+
+    def _check_author(self, id: Seq, what: str) -> None:
+        fact = self.ledger.live.get(id)
+        invocation = self.running.get(id)
+        if invocation is None:
+            self.tell(f"task {id} is written ({what}) while no method of it runs")
+        elif fact is None:
+            self.tell(f"task {id} is written ({what}) after it settled")
+        elif fact.abort and invocation.method != "abort":
+            self.tell(f"{_name(invocation)} writes ({what}) after the mark")
+
+    def _applied(self, batch: Batch, written: BatchRange) -> None:
+        """Compare the indexes after the session took a batch over."""
+        if self.dead or self.faulted:
+            return
+        self._check_reserved()
+        if self.ledger.batches % self._every == 0:
+            self.check_indexes()
+
+    def idle(self) -> None:
+        """Check what must hold when nothing is ready to run."""
+        driver = self._driver
+        if driver is None or self.dead or self.faulted or self.closed or not driver.line.idle:
+            return
+        self._check_reserved()
+        if driver.scheduler.running != self.running:
+            slots = _names(driver.scheduler.running.values())
+            self.tell(f"slots: {slots}; running: {_names(self.running.values())}")
+
+    def _check_reserved(self) -> None:
+        assert self._driver is not None
+        running = self._driver.scheduler.running
+        for id, fact in self.ledger.live.items():
+            if id in running or not self._served(fact.conversation):
+                continue
+            method = self._method(fact)
+            if method is not None:
+                self.tell(f"{method} of task {id} could run, and nothing runs it")
+
+    def check_indexes(self) -> None:
+        """Compare the live index and the ancestry with those built from storage now."""
+        assert self._driver is not None
+        scheduler = self._driver.scheduler
+        page = self._driver.storage.scan_tasks(TaskQuery(live=True, limit=1_000))
+        problem = differing(scheduler.live, LiveIndex(page.items))
+        if problem is not None:
+            self.tell(f"the live index differs from storage: {problem}")
+        held = Ancestry(self.ledger.above)
+        for task in page.items:
+            held.hold(task.conversation_id)
+        for invocation in scheduler.running.values():
+            held.hold(invocation.conversation_id)
+        for conversation in scheduler.ancestry._attached:
+            held.hold(conversation)
+        found, expected = _holds(scheduler.ancestry), _holds(held)
+        if found != expected:
+            self.tell(f"ancestry holds {found}; needed are {expected}")
+
+    # --- The end ---
+
+    def storage_closed(self) -> None:
+        """Check what must hold when the session gives its storage back."""
+        self.closed = True
+        if self.running:
+            self.tell(f"the storage is closed while {_names(self.running.values())} run")
+
+    def ended(self) -> None:
+        """Check what must hold once the session ended and everything returned."""
+        if self._driver is None:
+            return
+        scheduler = self._driver.scheduler
+        if len(scheduler.waits):
+            self.tell(f"{len(scheduler.waits)} waiters are left")
+        if scheduler.running:
+            self.tell(f"slots are left: {_names(scheduler.running.values())}")
+        if HOST.cancellation._callbacks:
+            self.tell(f"{len(HOST.cancellation._callbacks)} listeners are left")
+        if not self.faulted and not self._uncounted:
+            self._check_losses()
+
+    def _check_losses(self) -> None:
+        for id, fact in self.ledger.live.items():
+            seen = self._seen.get(id)
+            if fact.losses is not None and seen is None:
+                self.tell(f"task {id} keeps {fact.losses} losses after a clean close")
+
+
+def differing(found: LiveIndex, expected: LiveIndex) -> str | None:
+    """Return how a live index differs from another; ``None``: not in what batches decide."""
+    if sorted(found.ids()) != sorted(expected.ids()):
+        return f"live {sorted(found.ids())}, stored {sorted(expected.ids())}"
+    for id in expected.ids():
+        mine, other = found[id], expected[id]
+        if mine.task != other.task:
+            return f"task {id}: {mine.task}, stored {other.task}"
+        if mine.waits_for != other.waits_for:
+            return f"task {id} waits for {mine.waits_for}, stored {other.waits_for}"
+        if sorted(mine.dependents) != sorted(other.dependents):
+            return f"task {id} frees {mine.dependents}, stored {other.dependents}"
+    for name in ("_foreground", "_kinds", "foreground_total"):
+        if getattr(found, name) != getattr(expected, name):
+            return f"{name[1:]}: {getattr(found, name)}, stored {getattr(expected, name)}"
+    members = {key: set(ids) for key, ids in found._conversations.items()}
+    if members != {key: set(ids) for key, ids in expected._conversations.items()}:
+        return f"conversations: {members}"
+    return None
+
+
+def _holds(ancestry: Ancestry) -> dict[Seq, tuple[Seq | None, int]]:
+    return {id: (node.above, node.users) for id, node in ancestry._nodes.items()}
+
+
+def _name(invocation: Invocation) -> str:
+    return f"{invocation.method} of task {invocation.task_id}"
+
+
+def _names(invocations: object) -> str:
+    assert hasattr(invocations, "__iter__")
+    return ", ".join(_name(invocation) for invocation in invocations) or "nothing"
+
+
+def _target(waiter: Waiter) -> str:
+    if waiter.task is not None:
+        return f"task {waiter.task}"
+    if waiter.conversation is not None:
+        return f"conversation {waiter.conversation}"
+    return "the session"
