@@ -81,8 +81,8 @@ class TaskOf(Generic[V]):
     owns: tuple[Seq, ...]
 
 
-# Without slots: ``EntryKind[int]("name")`` sets an attribute on the new object, which a frozen class
-# with slots refuses with a TypeError before Python 3.12.
+# Without slots: ``EntryKind[int]("name")`` sets an attribute on the new object, which a frozen
+# class with slots refuses with a TypeError before Python 3.12.
 @dataclass(frozen=True)
 class EntryKind(Generic[D]):
     """A name for entries and the type of what their ``data`` holds."""

@@ -110,6 +110,9 @@ class Scheduler:
         # Those that may not be recovered again. Mostly none, and then nobody looks for what they
         # hold up.
         self._crashed = {id for id in live.ids() if live[id].crashes >= crashes_max}
+        # Those that broke their contract; whether or not a settlement of the harness is on its way,
+        # nothing runs them any more.
+        self._broken: set[Seq] = set()
         self._drained = False
 
     # --- Questions ---
@@ -165,6 +168,7 @@ class Scheduler:
             if task.id not in created:
                 self.ancestry.release(task.conversation_id)
             self._crashed.discard(task.id)
+            self._broken.discard(task.id)
         for conversation in changes.deleted:
             self.ancestry.detach_deleted(conversation)
         for id in changes.marked:
@@ -221,6 +225,7 @@ class Scheduler:
         live = self.live.get(id)
         problem = self._problem(invocation, live, raised)
         if problem is not None:
+            self._broken.add(id)
             actions.append(Broken(invocation, problem, raised))
         elif live is not None:
             self._reserve((id,), actions)
@@ -299,6 +304,8 @@ class Scheduler:
 
     def _method(self, live: LiveTask) -> Method | None:
         if not self._registered(live.task.kind) or self.parked(live):
+            return None
+        if live.task.id in self._broken:
             return None
         if live.task.abort:
             return "abort"

@@ -67,7 +67,9 @@ class Hosts:
                 await task
         call.cancellation.cancel("done")
 
-    def _work(self, act: Act, root: ConversationHandle, call: Call) -> Callable[[], Awaitable[object]]:
+    def _work(
+        self, act: Act, root: ConversationHandle, call: Call
+    ) -> Callable[[], Awaitable[object]]:
         harness = self._harness
         match act.op:
             case "create":
@@ -169,12 +171,7 @@ class Hosts:
     async def _resume(self, pick: float, call: Call) -> None:
         parked = (await self._harness.inspect(call=call)).parked
         if parked:
-            await self.resume(parked[int(pick * len(parked))].id)
-
-    async def resume(self, id: Seq) -> None:
-        """Let a parked task go on."""
-        self._monitor.resumed(id)
-        await self._harness.resume_task(id)
+            await resume(self._harness, self._monitor, parked[int(pick * len(parked))].id)
 
     async def _close(self) -> None:
         self._ending = True
@@ -186,3 +183,9 @@ class Hosts:
         for id, fact in self._ledger.live.items():
             if not self._monitor.kept_by_shutdown(fact):
                 self._monitor.tell(f"task {id} is live after a shutdown")
+
+
+async def resume(harness: Harness, monitor: Monitor, id: Seq) -> None:
+    """Let a parked task go on."""
+    with monitor.resuming(id):
+        await harness.resume_task(id)

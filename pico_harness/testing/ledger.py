@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from pico_harness.driver import CRASHES
 from pico_store.address import ConversationAddress, ScratchAddress, Seq
 from pico_store.batch import Batch, MainBatch, PatchTask, SettleTask, ValueDelete, ValueSet
-from pico_store.records import BatchRange, Conversation, Entry, JsonObject, JsonValue, Task, TaskRole
+from pico_store.records import (
+    BatchRange,
+    Conversation,
+    Entry,
+    JsonObject,
+    JsonValue,
+    Task,
+    TaskRole,
+)
 
 _RESULT = "pi.inputResult"
 _QUEUED_TO = ("running", "placed", "done", "failed", "cancelled", "stopped")

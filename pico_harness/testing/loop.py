@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from heapq import heappop, heappush
 from random import Random
-from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -137,8 +137,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 if self.halted:
                     raise HaltedError
                 self._step()
-            # What only just became ready, such as the callbacks of the last task, belongs to it.
-            return task.result()
+            result: T = task.result()
+            return result
         finally:
             asyncio._set_running_loop(before)
 
@@ -210,8 +210,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def call_soon(
         self,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
@@ -223,8 +223,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_later(
         self,
         delay: float,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
@@ -232,8 +232,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
@@ -285,5 +285,3 @@ def _label(handle: asyncio.Handle) -> str:
         return owner.get_name()
     function = getattr(callback, "func", callback)
     return str(getattr(function, "__qualname__", type(function).__name__))
-
-

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pico_harness.ancestry import Ancestry
@@ -64,6 +65,7 @@ class Monitor:
         self._every = every
         self._uncounted = False
         self._broken: set[Seq] = set()
+        self._resuming: set[Seq] = set()
         self._resolved: set[Waiter] = set()
         self._driver: Driver | None = None
         self._seen: dict[Seq, Seen] = {}
@@ -125,10 +127,10 @@ class Monitor:
         if task.id != id or (task.status, task.state) != (fact.status, fact.state):
             self.tell(f"{_name(invocation)} was given another state than is stored")
         seen = self._seen.pop(id, None)
-        if seen is not None and seen.losses and invocation.method != "execute":
-            if fact.losses != seen.losses:
-                problem = f"{_name(invocation)}: {fact.losses} losses are stored"
-                self.tell(f"{problem}, {seen.losses} happened")
+        losses = seen.losses if seen is not None and invocation.method != "execute" else 0
+        if losses and fact.losses != losses:
+            problem = f"{_name(invocation)}: {fact.losses} losses are stored"
+            self.tell(f"{problem}, {losses} happened")
 
     # --- Decisions ---
 
@@ -204,7 +206,9 @@ class Monitor:
             self._check_parked(waiter, outcome)
         elif isinstance(outcome, SessionFaultedError):
             if not self.faulted:
-                self.tell(f"the waiter for {what} is told of a fault that did not happen: {outcome}")
+                self.tell(
+                    f"the waiter for {what} is told of a fault that did not happen: {outcome}"
+                )
         elif isinstance(outcome, HarnessError):
             pass
 
@@ -254,9 +258,21 @@ class Monitor:
             at = self.ledger.above(at)
         return False
 
-    def resumed(self, id: Seq) -> None:
-        """Take note that the host lets a parked task go on."""
-        self._seen.pop(id, None)
+    @contextmanager
+    def resuming(self, id: Seq) -> Iterator[None]:
+        """Take note that the host lets a parked task go on, for as long as that is under way."""
+        # From its commit to the decision that follows, within one operation, it may run and does
+        # not; whoever looks in between must not take that for a fault.
+        seen = self._seen.pop(id, None)
+        self._resuming.add(id)
+        try:
+            yield
+        except BaseException:
+            if seen is not None:
+                self._seen[id] = seen
+            raise
+        finally:
+            self._resuming.discard(id)
 
     # --- Commits ---
 
@@ -296,7 +312,8 @@ class Monitor:
         if self.dead or self.faulted:
             return
         self._check_reserved()
-        if self.ledger.batches % self._every == 0:
+        # Scratch is nothing to the indexes; what it broke none the less, the next commit shows.
+        if isinstance(batch, MainBatch) and self.ledger.batches % self._every == 0:
             self.check_indexes()
 
     def idle(self) -> None:
@@ -313,7 +330,7 @@ class Monitor:
         assert self._driver is not None
         running = self._driver.scheduler.running
         for id, fact in self.ledger.live.items():
-            if id in running or not self._served(fact.conversation):
+            if id in running or id in self._resuming or not self._served(fact.conversation):
                 continue
             method = self._method(fact)
             if method is not None:

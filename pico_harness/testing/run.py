@@ -10,12 +10,11 @@ from typing import cast
 
 from pico_harness.call import HOST
 from pico_harness.driver import CRASHES
-from pico_harness.errors import TaskParkedError
 from pico_harness.harness import Harness
 from pico_harness.opening import Options
 from pico_harness.task_kind import RunnableKind
 from pico_harness.testing.facts import check_facts
-from pico_harness.testing.hosts import Hosts
+from pico_harness.testing.hosts import ROOT, Hosts, resume
 from pico_harness.testing.ledger import Ledger
 from pico_harness.testing.loop import (
     Choices,
@@ -28,6 +27,7 @@ from pico_harness.testing.properties import Monitor
 from pico_harness.testing.scenario import Life, Scenario, generate
 from pico_harness.testing.scripted import Stage
 from pico_harness.testing.storage import CrashError, Fault, SimulatedAway, SimulatedStorage
+from pico_harness.tx import Tx
 from pico_store.address import Seq
 from pico_store.batch import Batch, MainBatch, ScratchBatch, SettleTask
 from pico_store.errors import CommitUncertainError, RetryableError
@@ -109,7 +109,10 @@ class World:
             away: Whether commits are carried by the loop.
             every: See `Monitor`.
         """
-        loop = self._loop = SimulatedLoop(self._choices, start=self._now)
+        # What it leaves out of a loop's methods needs the outside world.
+        loop = self._loop = SimulatedLoop(  # type: ignore[abstract]
+            self._choices, start=self._now
+        )
         loop.trace = self.trace
         loop.on_unhandled = self.tell
         carrier = SimulatedAway(self._random) if away else None
@@ -246,7 +249,7 @@ def _live(world: World, stage: Stage, life: Life, every: int) -> None:
         await Hosts(stage, monitor, life, harness).live()
 
     kinds = (stage.work, stage.extra) if life.knows_extra else (stage.work,)
-    options = partial(_options, stage.scenario, bool(len(life.acts) % 2))
+    options = partial(_options, stage.scenario, len(life.acts) % 2 * 86_400_000)
     world.live(body, kinds, options, faults=life.faults, away=life.away, every=every)
 
 
@@ -261,8 +264,7 @@ def _finish(world: World, stage: Stage, *, away: bool, every: int) -> None:
             if stage.id_of(keys[0]) is None:
                 await root.commit(partial(_create, stage, keys))
         for task in (await harness.inspect()).parked:
-            monitor.resumed(task.id)
-            await harness.resume_task(task.id)
+            await resume(harness, monitor, task.id)
         while stage.ledger.live:
             outcome = await harness.drive()
             assert outcome == "idle"
@@ -270,21 +272,21 @@ def _finish(world: World, stage: Stage, *, away: bool, every: int) -> None:
                 await harness.wait_for_task(id)
         await harness.close()
 
-    options = partial(_options, stage.scenario, False)
+    options = partial(_options, stage.scenario, 0)
     world.live(body, (stage.work, stage.extra), options, faults={}, away=away, every=every)
 
 
-def _create(stage: Stage, keys: tuple[int, ...], tx: object) -> None:
-    stage.create(tx, keys, 1)  # type: ignore[arg-type]
+def _create(stage: Stage, keys: tuple[int, ...], tx: Tx) -> None:
+    stage.create(tx, keys, ROOT)
 
 
 def _options(
-    scenario: Scenario, late: bool, loop: SimulatedLoop, away: SimulatedAway | None  # noqa: FBT001
+    scenario: Scenario, offset_ms: int, loop: SimulatedLoop, away: SimulatedAway | None
 ) -> Options:
     return Options(
         on_task_fault=scenario.on_task_fault,
         crashes_max=scenario.crashes_max,
-        clock=_Clock(loop, 86_400_000 if late else 0),
+        clock=_Clock(loop, offset_ms),
         away=away,
     )
 

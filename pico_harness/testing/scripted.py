@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeAlias, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from pico_harness.tx import Tx
 from pico_store.address import Seq
 from pico_store.errors import RetryableError
 from pico_store.query import TaskQuery
-from pico_store.records import JsonValue
+from pico_store.records import JsonValue, TaskRole
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ NOTE = EntryKind[JsonValue]("simulated.note")
 SCRATCH = scratch_value("simulated")
 
 
-class Planned(TaskState):
+class Planned(TaskState, frozen=True):
     """Not begun, or begun anew."""
 
     key: int
@@ -40,7 +40,7 @@ class Planned(TaskState):
     """The input that the task has to answer."""
 
 
-class Working(TaskState):
+class Working(TaskState, frozen=True):
     """Begun."""
 
     key: int
@@ -49,19 +49,19 @@ class Working(TaskState):
     input: Seq | None = None
 
 
-class Done(TaskState):
+class Done(TaskState, frozen=True):
     """Every step was taken."""
 
     key: int
 
 
-class Interrupted(TaskState):
+class Interrupted(TaskState, frozen=True):
     """Lost in flight, and not to be taken up again."""
 
     key: int
 
 
-class Aborted(TaskState):
+class Aborted(TaskState, frozen=True):
     """Ended by its abort."""
 
     key: int
@@ -126,7 +126,7 @@ class Work(TaskKind[State]):
     """A kind that follows the plan which its state names."""
 
     name = "simulated.work"
-    states = {
+    states: ClassVar[Mapping[type[TaskState], TaskRole]] = {
         Planned: "start",
         Working: "inflight",
         Done: "terminal",
@@ -219,7 +219,8 @@ class Work(TaskKind[State]):
                 after = _take(tx, runtime.conversation_id, following)
             tx.patch(id, after)
             if step.op == "note":
-                tx.entry(NOTE, [state.key, at - 1])
+                data: JsonValue = [state.key, at - 1]
+                tx.entry(NOTE, data)
             return after
 
         return await _commit(runtime, plan)
