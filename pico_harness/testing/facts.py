@@ -48,7 +48,7 @@ def _check_task(stage: Stage, plan: Plan, fact: Fact, notes: Counter[str]) -> It
         "done": True,
         "aborted": fact.abort,
         "interrupted": not plan.replay and (fact.id in stage.lost or "bare" in ops),
-        "orphaned": plan.extra,
+        "orphaned": plan.extra and not plan.background,
         "faulted": bool(ops & {"raise", "bare"}) or fact.id in stage.excused,
     }
     if not explained.get(fact.status, False):

@@ -123,6 +123,7 @@ class Hosts:
     # --- Single acts ---
 
     async def _drive(self, drive: Callable[..., Awaitable[object]], call: Call) -> None:
+        self._monitor.driven = True
         outcome = await drive(call=call)
         if outcome == "closed" and not self._ending:
             self._monitor.tell("a drive ended closed, and nobody ended the session")

@@ -57,6 +57,8 @@ class Monitor:
         self.closed = False
         self.dead = False
         """Whether the process died; what it still does is of no account."""
+        self.driven = True
+        """Whether somebody began to drive, as far as is known."""
         self.breaks_session = False
         """Whether a broken contract ends the session."""
         self.may_break: Callable[[Seq], bool] = lambda id: False
@@ -294,6 +296,8 @@ class Monitor:
             if isinstance(write, SettleTask):
                 if write.status not in HARNESS_ENDS:
                     self._check_author(write.id, write.status)
+                elif write.status == "orphaned" and not self.driven:
+                    self.tell(f"task {write.id} is ended as orphaned, and nobody drives")
             elif isinstance(write, PatchTask) and write.status is not None:
                 self._check_author(write.id, write.status)
 
@@ -319,12 +323,20 @@ class Monitor:
     def idle(self) -> None:
         """Check what must hold when nothing is ready to run."""
         driver = self._driver
-        if driver is None or self.dead or self.faulted or self.closed or not driver.line.idle:
+        if driver is None or self.dead or self.closed or not driver.line.idle:
+            return
+        if self.faulted:
+            if driver.scheduler.phase == "open":
+                self.tell("a fault did not stop the session")
             return
         self._check_reserved()
         if driver.scheduler.running != self.running:
             slots = _names(driver.scheduler.running.values())
             self.tell(f"slots: {slots}; running: {_names(self.running.values())}")
+        for id, invocation in self.running.items():
+            marked = self.ledger.tasks[id].abort and invocation.method != "abort"
+            if marked and not invocation.cancellation.requested:
+                self.tell(f"{_name(invocation)} is not told of the mark")
 
     def _check_reserved(self) -> None:
         assert self._driver is not None

@@ -74,6 +74,8 @@ class World:
         self._opened = False
         self.may_break: Callable[[Seq], bool] = lambda id: False
         """Tells whether a task may break its kind's contract."""
+        self.counts_drives = False
+        """Whether bodies say when they begin to drive."""
 
     def tell(self, problem: str) -> None:
         """Take note of a violation, and stop."""
@@ -121,6 +123,7 @@ class World:
         loop.on_idle = monitor.idle
         monitor.breaks_session = chosen.on_task_fault == "session"
         monitor.may_break = self.may_break
+        monitor.driven = not self.counts_drives
         storage = SimulatedStorage(
             self._open_session(),
             faults=faults,
@@ -220,6 +223,7 @@ def run(
     world = World(store, seed, choices or schedule(seed), traced=traced)
     stage = Stage(chosen, world.ledger)
     world.may_break = stage.may_break
+    world.counts_drives = True
     for life in chosen.lives:
         if not world.problems:
             _live(world, stage, life, every)
@@ -265,6 +269,7 @@ def _finish(world: World, stage: Stage, *, away: bool, every: int) -> None:
                 await root.commit(partial(_create, stage, keys))
         for task in (await harness.inspect()).parked:
             await resume(harness, monitor, task.id)
+        monitor.driven = True
         while stage.ledger.live:
             outcome = await harness.drive()
             assert outcome == "idle"

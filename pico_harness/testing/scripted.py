@@ -162,7 +162,11 @@ class Work(TaskKind[State]):
     async def abort(self, task: TaskOf[State], runtime: TaskRuntime) -> None:
         state = task.state
         assert isinstance(state, Planned | Working)
-        await asyncio.sleep(self._stage.scenario.plans[state.key].abort_ms / 1000)
+        abort_ms = self._stage.scenario.plans[state.key].abort_ms
+        if abort_ms:
+            cleaning = Working(state.key, state.at, state.child, state.input)
+            await _commit(runtime, lambda tx: tx.patch(task.id, cleaning))
+            await asyncio.sleep(abort_ms / 1000)
 
         def plan(tx: Tx) -> None:
             if state.child is not None:
