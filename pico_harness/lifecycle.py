@@ -52,15 +52,19 @@ class Lifecycle:
                 next open.
         """
         self._check_caller(call, "shut down")
-        if self._stopping is None:
+        stopping = self._stopping
+        if stopping is None or (stopping.done() and self._driver.scheduler.phase == "open"):
+            # None yet, or one whose first batch the storage refused for the time being.
             self._driver.admission.check_phase()
             self._stopping = self._driver.loop.create_task(self._stop())
-        await asyncio.shield(self._stopping)
+            stopping = self._stopping
+        await asyncio.shield(stopping)
 
     async def _stop(self) -> None:
         scheduler = self._driver.scheduler
         step = Step(self._driver, self._marks, self._stopped)
-        while await self._driver.line.run(step, Call()):
+        # One batch marks so many; where nothing marked can run, the first of them ends it all.
+        while await self._driver.line.run(step, Call()) and scheduler.phase == "stopping":
             step = Step(self._driver, self._marks, self._stopped)
         await asyncio.shield(self._ended)
         if self._driver.admission.fault is not None:

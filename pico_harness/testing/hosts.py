@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from pico_harness.call import HOST, Call
+from pico_harness.call import Call
 from pico_harness.conversation import ConversationHandle
 from pico_harness.errors import (
     CallCancelledError,
@@ -37,6 +37,8 @@ class Hosts:
         self._life = life
         self._harness = harness
         self._ending = False
+        self._closing = False
+        self._stopping = False
         self._groups = iter(stage.scenario.groups)
         self._inputs: list[Seq] = []
 
@@ -47,12 +49,14 @@ class Hosts:
         acts = [loop.create_task(self._act(act, root), name=act.op) for act in self._life.acts]
         if acts:
             await asyncio.wait([asyncio.gather(*acts)], timeout=self._life.end_ms / 1000)
-        await self._guard("close", self._close)
+        # A shutdown ends by itself; what would keep it from that must not be hidden by a close.
+        if not self._stopping or self._closing:
+            await self._guard("close", self._close)
         await asyncio.gather(*acts)
 
     async def _act(self, act: Act, root: ConversationHandle) -> None:
         await asyncio.sleep(act.at_ms / 1000)
-        call = HOST.cancellable()
+        call = Call()
         work = self._work(act, root, call)
         if act.cancel == "never":
             await self._guard(act.op, work)
@@ -65,7 +69,8 @@ class Hosts:
             else:
                 call.cancellation.cancel("the host gave up")
                 await task
-        call.cancellation.cancel("done")
+        if call.cancellation._callbacks:
+            self._monitor.tell(f"{act.op} left listeners on its call")
 
     def _work(
         self, act: Act, root: ConversationHandle, call: Call
@@ -175,12 +180,21 @@ class Hosts:
             await resume(self._harness, self._monitor, parked[int(pick * len(parked))].id)
 
     async def _close(self) -> None:
-        self._ending = True
+        self._ending = self._closing = True
         await self._harness.close()
 
     async def _shutdown(self) -> None:
-        self._ending = True
-        await self._harness.shutdown()
+        self._ending = self._stopping = True
+        while True:
+            try:
+                await self._harness.shutdown()
+            except RetryableError:
+                continue
+            except SessionClosedError as error:
+                if not self._closing:
+                    self._monitor.tell(f"a shutdown ended early: {error}")
+                return
+            break
         for id, fact in self._ledger.live.items():
             if not self._monitor.kept_by_shutdown(fact):
                 self._monitor.tell(f"task {id} is live after a shutdown")

@@ -189,7 +189,6 @@ _DECIDING: Final = (
         "if live.task.abort:",
         "if live.task.abort and not live.seeded:",
     ),
-    _fault("a shutdown starts work", _METHOD, 'if self.phase != "open":', "if False:"),
     _fault(
         "something starts while the session closes",
         _RESERVE,
@@ -323,12 +322,6 @@ _LIFE: Final = (
         "lifecycle:Lifecycle._marks",
         "if not live[id].task.abort]",
         "if not live[id].task.abort and not live[id].task.background]",
-    ),
-    _fault(
-        "a shutdown ends while marked work is left",
-        "scheduler:Scheduler._test_drained",
-        'if self.phase == "stopping" and any(',
-        "if False and any(",
     ),
     _fault(
         "close returns before the end",

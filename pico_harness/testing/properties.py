@@ -333,6 +333,10 @@ class Monitor:
         if driver.scheduler.running != self.running:
             slots = _names(driver.scheduler.running.values())
             self.tell(f"slots: {slots}; running: {_names(self.running.values())}")
+        for waiter in driver.scheduler.waits.all():
+            # Whoever awaits a future is among its callbacks.
+            if waiter.result.done() or not waiter.result._callbacks:
+                self.tell(f"the waiter for {_target(waiter)} is left by its caller")
         for id, invocation in self.running.items():
             marked = self.ledger.tasks[id].abort and invocation.method != "abort"
             if marked and not invocation.cancellation.requested:

@@ -157,6 +157,8 @@ class World:
             died = True
         except SimulationError as error:
             self.tell(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, no run may end with it
+            self.tell(f"the run ended with {type(error).__name__}: {error}")
         finally:
             monitor.dead = True
             self._now = loop.time()

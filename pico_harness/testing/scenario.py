@@ -23,7 +23,8 @@ Op: TypeAlias = Literal[
 ]
 """What a scripted task does next: write an entry and its progress; write scratch; sleep; go back
 to its first status and return; create and drive a conversation of its own; wait for another task;
-place an input; mark another task; ignore cancellation for a while; raise; return too early."""
+place an input; mark another task; ignore cancellation for a while, then write; raise; return too
+early."""
 
 DURABLE: tuple[Op, ...] = ("note", "requeue", "child", "take")
 """Steps that commit how far the task is, so that they happen once."""
@@ -131,7 +132,7 @@ class _Generator:
         self._left = tasks
         self._plans: dict[int, Plan] = {}
         self._children: list[tuple[int, ...]] = []
-        self._breaks = random.random() < 0.1
+        self._breaks = random.random() < 0.2
         self._ghosts = random.random() < 0.15
         self._calm = random.random() < 0.25
 
@@ -147,7 +148,7 @@ class _Generator:
         groups: list[tuple[int, ...]] = []
         while self._left > 0:
             known = [key for group in groups for key in group]
-            groups.append(self._group(1 + self._below(4), known, depth=0))
+            groups.append(self._group(1 + self._below(4), known, known, depth=0))
         lives = self._lives(len(groups))
         return Scenario(
             self._plans,
@@ -158,21 +159,28 @@ class _Generator:
             2 + self._below(4),
         )
 
-    def _group(self, size: int, known: list[int], depth: int) -> tuple[int, ...]:
-        """Make tasks that are created in one commit."""
+    def _group(self, size: int, known: list[int], others: list[int], depth: int) -> tuple[int, ...]:
+        """Make tasks that are created in one commit.
+
+        Args:
+            size: How many.
+            known: What they may be after, besides one another.
+            others: What their steps may name.
+            depth: How many tasks are above them.
+        """
         keys: list[int] = []
         for _ in range(size):
-            keys.append(self._plan([*known, *keys], depth))
+            keys.append(self._plan([*known, *keys], [*others, *keys], depth))
         return tuple(keys)
 
-    def _plan(self, known: list[int], depth: int) -> int:
+    def _plan(self, known: list[int], others: list[int], depth: int) -> int:
         self._left -= 1
         key = len(self._plans) + 1
         self._plans[key] = Plan(key, ())
-        steps = [self._step(known, depth) for _ in range(self._below(4))]
+        steps = [self._step([*others, key], depth) for _ in range(self._below(4))]
         then: tuple[int, ...] = ()
         if self._left > 0 and self._chance(0.25):
-            then = self._group(1 + self._below(2), [], depth + 1)
+            then = self._group(1 + self._below(2), [], [*others, key], depth + 1)
         self._plans[key] = Plan(
             key,
             tuple(steps),
@@ -185,7 +193,9 @@ class _Generator:
         )
         return key
 
-    def _step(self, known: list[int], depth: int) -> Step:
+    def _step(self, others: list[int], depth: int) -> Step:
+        if self._breaks and self._chance(0.15):
+            return Step("raise" if self._chance(0.6) else "bare")
         chance = self._random.random()
         if chance < 0.3:
             return Step("note")
@@ -196,19 +206,17 @@ class _Generator:
         if chance < 0.66:
             return Step("requeue")
         if chance < 0.76 and self._left > 0 and depth < 3:
-            keys = self._group(1 + self._below(2), [], depth + 1)
+            keys = self._group(1 + self._below(2), [], others, depth + 1)
             self._children.append(keys)
             return Step("child", len(self._children) - 1)
         if chance < 0.82:
             return Step("take")
-        if chance < 0.88 and known:
-            return Step("wait", known[self._below(len(known))])
-        if chance < 0.9 and not self._calm and known:
-            return Step("abort", known[self._below(len(known))])
+        if chance < 0.88:
+            return Step("wait", others[self._below(len(others))])
+        if chance < 0.9 and not self._calm:
+            return Step("abort", others[self._below(len(others))])
         if chance < 0.96:
             return Step("stubborn", 1 + self._below(20))
-        if self._breaks:
-            return Step("raise" if self._chance(0.5) else "bare")
         return Step("note")
 
     # --- Hosts ---
@@ -267,7 +275,7 @@ class _Generator:
             self._below(60) if self._chance(0.7) else 0,
             self._random.random(),
             cancel,
-            self._below(40),
+            self._below(40) if self._chance(0.6) else 0,
             self._below(60) if self._chance(0.5) else None,
         )
 
@@ -281,9 +289,10 @@ _OPTIONAL: tuple[tuple[HostOp, float], ...] = (
     ("fork", 0.1),
     ("accept", 0.5),
     ("accept", 0.4),
+    ("withdraw", 0.3),
     ("withdraw", 0.2),
     ("inspect", 0.2),
     ("resume", 0.1),
     ("close", 0.12),
-    ("shutdown", 0.12),
+    ("shutdown", 0.15),
 )

@@ -9,6 +9,7 @@ from typing import ClassVar, TypeAlias, TypeVar, cast
 import msgspec
 
 from pico_harness import inbox
+from pico_harness.call import Call, current_call
 from pico_harness.errors import TaskParkedError, UnknownTaskError, WaitCycleError
 from pico_harness.kinds import EntryKind, TaskOf, TaskState
 from pico_harness.runtime import TaskRuntime
@@ -195,7 +196,7 @@ class Work(TaskKind[State]):
             elif step.op == "bare" and not self._stage.mended:
                 return
             else:
-                await self._passing(step, runtime)
+                await self._passing(id, state, step, runtime)
 
         def end(tx: Tx) -> None:
             _answer(tx, runtime.conversation_id, state, "done")
@@ -247,34 +248,36 @@ class Work(TaskKind[State]):
                 await handle.drive()
             except RetryableError:
                 continue
-            except TaskParkedError:
-                # It goes on without them; they stay where they are until their host looks.
+            except (TaskParkedError, WaitCycleError):
+                # It goes on without them: they stay where they are until their host looks, or they
+                # wait for this very task.
                 return
             return
 
-    async def _passing(self, step: Step, runtime: TaskRuntime) -> None:
+    async def _passing(self, id: Seq, state: Working, step: Step, runtime: TaskRuntime) -> None:
         if step.op == "sleep":
             await runtime.sleep(runtime.now() + step.number)
         elif step.op == "scratch":
-            while True:
-                try:
-                    await runtime.scratch(lambda tx: tx.value(SCRATCH).set(step.number))
-                except RetryableError:
-                    continue
-                return
+            await _scratch(runtime, step.number, None)
         elif step.op == "stubborn":
             await _ignore_cancellation(step.number / 1000)
+            # Its own cancellation does not reach this call; only the mark stands against it.
+            late = Call(invocation=current_call().invocation)
+            if step.number % 2:
+                await _commit(runtime, lambda tx: tx.patch(id, state), late)
+            else:
+                await _scratch(runtime, step.number, late)
         elif step.op == "wait":
-            id = self._stage.id_of(step.number)
-            if id is not None and id != runtime.task_id:
+            other = self._stage.id_of(step.number)
+            if other is not None:
                 try:
-                    await runtime.wait_for_task(id, 15 if step.number % 2 else None)
+                    await runtime.wait_for_task(other, 15 if step.number % 2 else None)
                 except (WaitCycleError, UnknownTaskError):
                     return
         elif step.op == "abort":
-            id = self._stage.id_of(step.number)
-            if id is not None:
-                await _commit(runtime, lambda tx: tx.abort_task(id))
+            victim = self._stage.id_of(step.number)
+            if victim is not None:
+                await _commit(runtime, lambda tx: tx.abort_task(victim))
         elif step.op == "raise" and not self._stage.mended:
             raise ScriptedError("as the scenario says")
 
@@ -285,12 +288,21 @@ class Extra(Work):
     name = "simulated.extra"
 
 
-async def _commit(runtime: TaskRuntime, plan: Callable[[Tx], T]) -> T:
+async def _commit(runtime: TaskRuntime, plan: Callable[[Tx], T], call: Call | None = None) -> T:
     while True:
         try:
-            return await runtime.commit(plan)
+            return await runtime.commit(plan, call=call)
         except RetryableError:
             continue
+
+
+async def _scratch(runtime: TaskRuntime, value: int, call: Call | None) -> None:
+    while True:
+        try:
+            await runtime.scratch(lambda tx: tx.value(SCRATCH).set(value), call=call)
+        except RetryableError:
+            continue
+        return
 
 
 async def _ignore_cancellation(seconds: float) -> None:
