@@ -50,8 +50,9 @@ class Hosts:
         if acts:
             await asyncio.wait([asyncio.gather(*acts)], timeout=self._life.end_ms / 1000)
         # A shutdown ends by itself; what would keep it from that must not be hidden by a close.
-        if not self._stopping or self._closing:
-            await self._guard("close", self._close)
+        if self._stopping and not self._closing:
+            await asyncio.gather(*acts)
+        await self._guard("close", self._close)
         await asyncio.gather(*acts)
 
     async def _act(self, act: Act, root: ConversationHandle) -> None:
