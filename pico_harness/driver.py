@@ -422,6 +422,12 @@ class Driver:
 
         await self.line.run(Step(self, before, after), call)
 
+    def holds_crash(self, id: Seq) -> bool:
+        """Tell whether a count of losses is stored for a live task."""
+        # One that went back to its start after a loss was not asked for its count at open.
+        address = ScratchAddress(id, CRASHES)
+        return self.scheduler.live[id].counted or self.storage.get_value(address) is not None
+
     def forget_crash(self, id: Seq) -> Batch:
         """Return what takes the count of a live task away."""
         self.scheduler.live[id].counted = False

@@ -120,7 +120,7 @@ class Lifecycle:
             if driver.scheduler.phase == "closing":
                 live = driver.scheduler.live
                 for id in live.ids():
-                    if live[id].counted and not driver.scheduler.parked(live[id]):
+                    if driver.holds_crash(id) and not driver.scheduler.parked(live[id]):
                         driver.storage.commit(driver.forget_crash(id))
         except PicoError:
             # A count too high parks a task a little early, which its host can undo.

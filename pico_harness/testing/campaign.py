@@ -90,18 +90,18 @@ def _sum(tallies: Iterator[Tally], failures_max: int) -> Tally:
 def _share(backend: str, seeds: Sequence[int]) -> Tally:
     commits = tasks = 0
     failures: list[Report] = []
-    with quiet(), _stores(backend) as stores:
+    with quiet(), stores(backend) as make:
         for seed in seeds:
-            report = _run(seed, stores)
+            report = _run(seed, make)
             commits += report.commits
             tasks += report.tasks
             if report.problems:
-                failures.append(_run(seed, stores, traced=True))
+                failures.append(_run(seed, make, traced=True))
     return Tally(len(seeds), commits, tasks, tuple(failures))
 
 
-def _run(seed: int, stores: Callable[[], Store], *, traced: bool = False) -> Report:
-    store = stores()
+def _run(seed: int, make: Callable[[], Store], *, traced: bool = False) -> Report:
+    store = make()
     try:
         return run(seed, store, traced=traced)
     finally:
@@ -129,7 +129,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _stores(backend: str) -> Iterator[Callable[[], Store]]:
+def stores(backend: str) -> Iterator[Callable[[], Store]]:
     """Give what makes an empty store as often as it is asked."""
     scheme, colon, rest = backend.partition(":")
     path, _, options = rest.partition("?")
@@ -167,9 +167,9 @@ def hunt(seeds_max: int, names: Sequence[str] = ()) -> Iterator[Hunt]:
 
 def _first(seeds_max: int) -> tuple[int | None, str]:
     for start in range(0, seeds_max, SHARE):
-        with quiet(), _stores("memory:") as stores:
+        with quiet(), stores("memory:") as make:
             for seed in range(start, min(start + SHARE, seeds_max)):
-                report = _run(seed, stores)
+                report = _run(seed, make)
                 if report.problems:
                     return seed + 1, report.problems[0]
     return None, ""

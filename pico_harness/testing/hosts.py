@@ -190,6 +190,7 @@ class Hosts:
             try:
                 await self._harness.shutdown()
             except RetryableError:
+                await asyncio.sleep(0)
                 continue
             except SessionClosedError as error:
                 if not self._closing:

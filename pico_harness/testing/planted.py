@@ -314,7 +314,7 @@ _LIFE: Final = (
     _fault(
         "a clean close counts as a loss",
         "lifecycle:Lifecycle._end_storage",
-        "if live[id].counted and not driver.scheduler.parked(live[id]):",
+        "if driver.holds_crash(id) and not driver.scheduler.parked(live[id]):",
         "if False:",
     ),
     _fault(
@@ -331,7 +331,53 @@ _LIFE: Final = (
     ),
 )
 
-FAULTS: Final = (*_WRITING, *_INDEXES, *_DECIDING, *_WAITING, *_LIFE)
+# What simulations found in the harness, put back as it was.
+_FOUND: Final = (
+    _fault(
+        "a call that was cancelled along with its method counts as broken contract",
+        "scheduler:Scheduler._expected",
+        "(asyncio.CancelledError, CallCancelledError)",
+        "asyncio.CancelledError",
+    ),
+    _fault(
+        "a known request is refused where its receipt was asked for",
+        "conversation:ConversationHandle.accept",
+        'if on_duplicate == "return":',
+        "if False:",
+    ),
+    _fault(
+        "a storage that is busy while a loss is counted breaks the task",
+        "driver:Driver._count_crash",
+        "except RetryableError:",
+        "except ZeroDivisionError:",
+    ),
+    _fault(
+        "a loss is not counted if the mark comes before its method began",
+        _RESERVE,
+        "again = live.seeded",
+        'again, live.seeded = live.seeded and method != "execute", False',
+    ),
+    _fault(
+        "a clean close forgets no loss of a task that went back to its start",
+        "driver:Driver.holds_crash",
+        "self.scheduler.live[id].counted or self.storage.get_value(address) is not None",
+        "self.scheduler.live[id].counted",
+    ),
+    _fault(
+        "a shutdown that was refused once is refused for ever",
+        "lifecycle:Lifecycle.shutdown",
+        'or (stopping.done() and self._driver.scheduler.phase == "open"):',
+        "or False:",
+    ),
+    _fault(
+        "a shutdown of parked work alone says that it was closed",
+        "lifecycle:Lifecycle._stop",
+        ' and scheduler.phase == "stopping":',
+        ":",
+    ),
+)
+
+FAULTS: Final = (*_WRITING, *_INDEXES, *_DECIDING, *_WAITING, *_LIFE, *_FOUND)
 """Each breaks a promise of the harness."""
 
 CONTROLS: Final = (

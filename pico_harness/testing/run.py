@@ -191,7 +191,7 @@ class World:
             monitor.faulted = True
 
 
-class _Clock:
+class LoopClock:
     """The session's clock, which shows the loop's time."""
 
     def __init__(self, loop: SimulatedLoop, offset_ms: int) -> None:
@@ -293,7 +293,7 @@ def _options(
     return Options(
         on_task_fault=scenario.on_task_fault,
         crashes_max=scenario.crashes_max,
-        clock=_Clock(loop, offset_ms),
+        clock=LoopClock(loop, offset_ms),
         away=away,
     )
 
