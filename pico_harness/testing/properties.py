@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from pico_store.errors import CommitUncertainError, RetryableError
 from pico_store.query import TaskQuery
 from pico_store.records import BatchRange, Task
 
+_LIVE = TaskQuery(live=True, limit=1_000)
 HARNESS_ENDS = ("orphaned", "faulted")
 
 
@@ -356,8 +357,8 @@ class Monitor:
         """Compare the live index and the ancestry with those built from storage now."""
         assert self._driver is not None
         scheduler = self._driver.scheduler
-        page = self._driver.storage.scan_tasks(TaskQuery(live=True, limit=1_000))
-        problem = differing(scheduler.live, LiveIndex(page.items))
+        page = self._driver.storage.scan_tasks(_LIVE)
+        problem = differing(scheduler.live, page.items)
         if problem is not None:
             self.tell(f"the live index differs from storage: {problem}")
         held = Ancestry(self.ledger.above)
@@ -400,24 +401,40 @@ class Monitor:
                 self.tell(f"task {id} keeps {fact.losses} losses after a clean close")
 
 
-def differing(found: LiveIndex, expected: LiveIndex) -> str | None:
-    """Return how a live index differs from another; ``None``: not in what batches decide."""
-    if sorted(found.ids()) != sorted(expected.ids()):
-        return f"live {sorted(found.ids())}, stored {sorted(expected.ids())}"
-    for id in expected.ids():
-        mine, other = found[id], expected[id]
-        if mine.task != other.task:
-            return f"task {id}: {mine.task}, stored {other.task}"
-        if mine.waits_for != other.waits_for:
-            return f"task {id} waits for {mine.waits_for}, stored {other.waits_for}"
-        if sorted(mine.dependents) != sorted(other.dependents):
-            return f"task {id} frees {mine.dependents}, stored {other.dependents}"
-    for name in ("_foreground", "_kinds", "foreground_total"):
-        if getattr(found, name) != getattr(expected, name):
-            return f"{name[1:]}: {getattr(found, name)}, stored {getattr(expected, name)}"
-    members = {key: set(ids) for key, ids in found._conversations.items()}
-    if members != {key: set(ids) for key, ids in expected._conversations.items()}:
-        return f"conversations: {members}"
+def differing(found: LiveIndex, stored: Sequence[Task]) -> str | None:
+    """Return how a live index differs from one made of the stored live tasks; ``None``: nowhere."""
+    mine = found._tasks
+    if mine.keys() != {task.id for task in stored}:
+        return f"live {sorted(mine)}, stored {[task.id for task in stored]}"
+    members: dict[Seq, dict[Seq, None]] = {}
+    foreground: dict[Seq, int] = {}
+    kinds: dict[str, int] = {}
+    frees: dict[Seq, list[Seq]] = {}
+    for task in stored:
+        known = mine[task.id]
+        if known.task != task:
+            return f"task {task.id}: {known.task}, stored {task}"
+        members.setdefault(task.conversation_id, {})[task.id] = None
+        kinds[task.kind] = kinds.get(task.kind, 0) + 1
+        if not task.background:
+            foreground[task.conversation_id] = foreground.get(task.conversation_id, 0) + 1
+        if task.after or known.waits_for:
+            waits = {id for id in task.after if id in mine}
+            if known.waits_for != waits:
+                return f"task {task.id} waits for {known.waits_for}, stored {waits}"
+            for id in waits:
+                frees.setdefault(id, []).append(task.id)
+    for id, known in mine.items():
+        if known.dependents or id in frees:
+            # The index has them in the order in which it learned of them.
+            dependents, expected = sorted(known.dependents), sorted(frees.get(id, ()))
+            if dependents != expected:
+                return f"task {id} frees {dependents}, stored {expected}"
+    if (found._conversations, found._kinds) != (members, kinds):
+        return f"members {found._conversations}, {found._kinds}; stored {members}, {kinds}"
+    counts = (found._foreground, found.foreground_total)
+    if counts != (foreground, sum(foreground.values())):
+        return f"foreground {counts}, stored {foreground}"
     return None
 
 

@@ -134,7 +134,7 @@ class _Generator:
         self._children: list[tuple[int, ...]] = []
         self._breaks = random.random() < 0.2
         self._ghosts = random.random() < 0.15
-        self._calm = random.random() < 0.25
+        self._calm = random.random() < 0.15
 
     def _chance(self, part: float) -> bool:
         return self._random.random() < part
@@ -177,7 +177,7 @@ class _Generator:
         self._left -= 1
         key = len(self._plans) + 1
         self._plans[key] = Plan(key, ())
-        steps = [self._step([*others, key], depth) for _ in range(self._below(4))]
+        steps = [self._step([*others, key], depth) for _ in range(self._length())]
         then: tuple[int, ...] = ()
         if self._left > 0 and self._chance(0.25):
             then = self._group(1 + self._below(2), [], [*others, key], depth + 1)
@@ -192,6 +192,10 @@ class _Generator:
             abort_ms=self._below(3) * 4,
         )
         return key
+
+    def _length(self) -> int:
+        """Return how many steps a task has: mostly few, for that is where races are."""
+        return self._below(3) if self._chance(0.95) else 4
 
     def _step(self, others: list[int], depth: int) -> Step:
         if self._breaks and self._chance(0.15):
@@ -223,14 +227,15 @@ class _Generator:
 
     def _lives(self, groups: int) -> tuple[Life, ...]:
         lives: list[Life] = []
-        for number in range(1 + self._below(3)):
+        for number in range(1 + self._chance(0.6) + self._chance(0.4)):
             acts = self._acts(groups if not number else 0)
             away = self._chance(0.4)
             knows = not (self._ghosts and number and self._chance(0.6))
             end = 5 + self._below(120)
             lives.append(Life(acts, self._faults(), away, knows, end))
-        if self._chance(0.03):
-            lives += [self._loop_of_crashes() for _ in range(6)]
+        if self._chance(0.04):
+            lives += [self._loop_of_crashes() for _ in range(5)]
+            lives.append(Life((Act("shutdown", self._below(20)),), {}))
         return tuple(lives)
 
     def _loop_of_crashes(self) -> Life:
@@ -240,14 +245,14 @@ class _Generator:
 
     def _faults(self) -> dict[int, Fault]:
         chance = self._random.random()
-        at = self._below(40)
-        if self._calm or chance < 0.35:
+        at = self._below(40 if self._chance(0.7) else 8)
+        if self._calm or chance < 0.3:
             return {}
-        if chance < 0.5:
+        if chance < 0.45:
             return {at: "crash_before"}
-        if chance < 0.7:
+        if chance < 0.65:
             return {at: "crash_after"}
-        if chance < 0.8:
+        if chance < 0.75:
             return {at: "uncertain_before" if self._chance(0.5) else "uncertain_after"}
         return dict.fromkeys(range(at, at + 1 + self._below(2)), "retry")
 
