@@ -21,7 +21,9 @@ from pico_store.command import UsageError
 from pico_store.storage import Store
 
 SHARE = 250
-"""How many seeds a process gets at a time, and between how many garbage is collected."""
+"""How many seeds a process gets at a time."""
+GARBAGE = 10
+"""After how many runs garbage is collected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,10 @@ def _sum(tallies: Iterator[Tally], failures_max: int) -> Tally:
 def _share(backend: str, seeds: Sequence[int]) -> Tally:
     commits = tasks = 0
     failures: list[Report] = []
-    with quiet(), stores(backend) as make:
+    with quiet() as ran, stores(backend) as make:
         for seed in seeds:
             report = _run(seed, make)
+            ran()
             commits += report.commits
             tasks += report.tasks
             if report.problems:
@@ -109,23 +112,31 @@ def _run(seed: int, make: Callable[[], Store], *, traced: bool = False) -> Repor
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> Iterator[Callable[[], None]]:
     """Run without the reports of broken tasks, and without looking for garbage in between.
 
     Each run leaves a knot of a loop, its tasks and futures; to look for them again and again while
-    the next run works costs a fifth of the time.
+    the next run works costs a fifth of the time. Gives what is to be called after each run.
     """
     log = logging.getLogger("pico_harness")
     disabled, collects = log.disabled, gc.isenabled()
     log.disabled = True
     gc.disable()
+    # What is there already is no garbage of the runs, and need not be gone through each time.
+    gc.freeze()
+    runs = count(1)
+
+    def ran() -> None:
+        if next(runs) % GARBAGE == 0:
+            gc.collect()
+
     try:
-        yield
+        yield ran
     finally:
         log.disabled = disabled
+        gc.unfreeze()
         if collects:
             gc.enable()
-        gc.collect()
 
 
 @contextmanager
@@ -167,9 +178,10 @@ def hunt(seeds_max: int, names: Sequence[str] = ()) -> Iterator[Hunt]:
 
 def _first(seeds_max: int) -> tuple[int | None, str]:
     for start in range(0, seeds_max, SHARE):
-        with quiet(), stores("memory:") as make:
+        with quiet() as ran, stores("memory:") as make:
             for seed in range(start, min(start + SHARE, seeds_max)):
                 report = _run(seed, make)
+                ran()
                 if report.problems:
                     return seed + 1, report.problems[0]
     return None, ""

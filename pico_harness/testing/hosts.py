@@ -48,12 +48,13 @@ class Hosts:
         loop = asyncio.get_running_loop()
         acts = [loop.create_task(self._act(act, root), name=act.op) for act in self._life.acts]
         if acts:
-            await asyncio.wait([asyncio.gather(*acts)], timeout=self._life.end_ms / 1000)
+            await asyncio.wait(acts, timeout=self._life.end_ms / 1000)
         # A shutdown ends by itself; what would keep it from that must not be hidden by a close.
         if self._stopping and not self._closing:
-            await asyncio.gather(*acts)
+            await asyncio.wait(acts)
         await self._guard("close", self._close)
-        await asyncio.gather(*acts)
+        for act in acts:
+            await act
 
     async def _act(self, act: Act, root: ConversationHandle) -> None:
         await asyncio.sleep(act.at_ms / 1000)

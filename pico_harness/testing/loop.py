@@ -136,15 +136,18 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             while not task.done():
                 if self.halted:
                     raise HaltedError
-                self._step()
+                handle = self._next()
+                if handle is not None:
+                    handle._run()
             result: T = task.result()
             return result
         finally:
             asyncio._set_running_loop(before)
 
-    def _step(self) -> None:
+    def _next(self) -> asyncio.Handle | None:
+        """Return what runs next; ``None``: nothing this time."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             heappop(timers)
         ready = self._ready
         self._steps_left -= 1
@@ -153,7 +156,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if not ready and self.on_idle is not None:
             self.on_idle()
             if self.halted:
-                return
+                return None
         handle: asyncio.Handle
         if timers and (not ready or self._choices.timer_first()):
             when, _, handle = heappop(timers)
@@ -162,11 +165,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             handle = ready.pop(self._choices.pick(len(ready)) if len(ready) > 1 else 0)
         else:
             raise DeadlockError(f"deadlock; waiting: {', '.join(self._waiting())}")
-        if handle.cancelled():
-            return
+        if handle._cancelled:
+            return None
         if self.trace is not None:
             self.trace.append(f"{self._now * 1000:9.2f} {_label(handle)}")
-        handle._run()
+        return handle
 
     def _waiting(self) -> list[str]:
         return [task.get_name() for task in self._tasks if not task.done()]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pico_harness.ancestry import Ancestry
 from pico_harness.call import HOST, Invocation
 from pico_harness.driver import CRASHES, Driver
 from pico_harness.errors import HarnessError, SessionFaultedError, TaskParkedError
@@ -18,7 +17,7 @@ from pico_store.address import Seq
 from pico_store.batch import Batch, MainBatch, PatchTask, ScratchBatch, SettleTask
 from pico_store.errors import CommitUncertainError, RetryableError
 from pico_store.query import TaskQuery
-from pico_store.records import BatchRange, Task
+from pico_store.records import BatchRange, Conversation, Task
 
 _LIVE = TaskQuery(live=True, limit=1_000)
 HARNESS_ENDS = ("orphaned", "faulted")
@@ -138,22 +137,18 @@ class Monitor:
     # --- Decisions ---
 
     def _decided(self, action: Action) -> None:
-        match action:
-            case Start(invocation, _):
-                self._check_start(invocation)
-            case Resolve(waiter, outcome):
-                self._check_outcome(waiter, outcome)
-            case Signal(invocation, _):
-                if self._driver is not None and self._driver.scheduler.phase in (
-                    "open",
-                    "stopping",
-                ):
-                    self._check_signal(invocation)
-            case Drained():
-                if self.running:
-                    self.tell(f"drained while {_names(self.running.values())} run")
-            case Broken(invocation, problem, error):
-                self._check_broken(invocation, problem, error)
+        if isinstance(action, Start):
+            self._check_start(action.invocation)
+        elif isinstance(action, Resolve):
+            self._check_outcome(action.waiter, action.outcome)
+        elif isinstance(action, Signal):
+            if self._driver is not None and self._driver.scheduler.phase in ("open", "stopping"):
+                self._check_signal(action.invocation)
+        elif isinstance(action, Drained):
+            if self.running:
+                self.tell(f"drained while {_names(self.running.values())} run")
+        else:
+            self._check_broken(action)
 
     def _check_start(self, invocation: Invocation) -> None:
         fact = self.ledger.live.get(invocation.task_id)
@@ -170,12 +165,11 @@ class Monitor:
         if not self._served(fact.conversation):
             self.tell(f"{_name(invocation)} is started, but nobody serves it")
 
-    def _check_broken(
-        self, invocation: Invocation, problem: str, error: BaseException | None
-    ) -> None:
-        excused = isinstance(error, RetryableError | CommitUncertainError)
+    def _check_broken(self, broken: Broken) -> None:
+        invocation = broken.invocation
+        excused = isinstance(broken.error, RetryableError | CommitUncertainError)
         if not excused and not self.may_break(invocation.task_id):
-            self.tell(f"{_name(invocation)} {problem}")
+            self.tell(f"{_name(invocation)} {broken.problem}")
         if self.breaks_session:
             self.faulted = True
         # Until the line gets to its settlement, nothing may run it.
@@ -317,9 +311,27 @@ class Monitor:
         if self.dead or self.faulted:
             return
         self._check_reserved()
-        # Scratch is nothing to the indexes; what it broke none the less, the next commit shows.
+        # Scratch is nothing to the indexes, and patches nothing to what is counted and linked; what
+        # they broke there none the less, the next commit that creates or settles shows.
         if isinstance(batch, MainBatch) and self.ledger.batches % self._every == 0:
-            self.check_indexes()
+            patched: list[Seq] = []
+            for write in batch.writes:
+                if isinstance(write, PatchTask):
+                    patched.append(write.id)
+                elif isinstance(write, Task | SettleTask | Conversation):
+                    self.check_indexes()
+                    return
+            self._check_records(patched)
+
+    def _check_records(self, ids: Sequence[Seq]) -> None:
+        assert self._driver is not None
+        if not ids:
+            return
+        for id, task in self._driver.storage.get_tasks(ids).items():
+            known = self._driver.scheduler.live.get(id)
+            if known is None or known.task != task:
+                mine = None if known is None else known.task
+                self.tell(f"the live index has {mine}; stored is {task}")
 
     def idle(self) -> None:
         """Check what must hold when nothing is ready to run."""
@@ -361,16 +373,30 @@ class Monitor:
         problem = differing(scheduler.live, page.items)
         if problem is not None:
             self.tell(f"the live index differs from storage: {problem}")
-        held = Ancestry(self.ledger.above)
-        for task in page.items:
-            held.hold(task.conversation_id)
-        for invocation in scheduler.running.values():
-            held.hold(invocation.conversation_id)
-        for conversation in scheduler.ancestry._attached:
-            held.hold(conversation)
-        found, expected = _holds(scheduler.ancestry), _holds(held)
-        if found != expected:
-            self.tell(f"ancestry holds {found}; needed are {expected}")
+        self._check_ancestry(page.items)
+
+    def _check_ancestry(self, stored: Sequence[Task]) -> None:
+        assert self._driver is not None
+        scheduler = self._driver.scheduler
+        users: dict[Seq, int] = {}
+        stack = [task.conversation_id for task in stored]
+        stack += [invocation.conversation_id for invocation in scheduler.running.values()]
+        stack += scheduler.ancestry._attached
+        links: dict[Seq, Seq | None] = {}
+        while stack:
+            conversation = stack.pop()
+            users[conversation] = users.get(conversation, 0) + 1
+            if conversation not in links:
+                above = links[conversation] = self.ledger.above(conversation)
+                if above is not None:
+                    stack.append(above)
+        nodes = scheduler.ancestry._nodes
+        if {id: node.users for id, node in nodes.items()} != users:
+            held = {id: node.users for id, node in nodes.items()}
+            self.tell(f"ancestry holds {held}; needed are {users}")
+        for id, node in nodes.items():
+            if node.above != links.get(id):
+                self.tell(f"ancestry has {node.above} above {id}; stored is {links.get(id)}")
 
     # --- The end ---
 
@@ -436,10 +462,6 @@ def differing(found: LiveIndex, stored: Sequence[Task]) -> str | None:
     if counts != (foreground, sum(foreground.values())):
         return f"foreground {counts}, stored {foreground}"
     return None
-
-
-def _holds(ancestry: Ancestry) -> dict[Seq, tuple[Seq | None, int]]:
-    return {id: (node.above, node.users) for id, node in ancestry._nodes.items()}
 
 
 def _name(invocation: Invocation) -> str:

@@ -96,12 +96,13 @@ def simulate(
     """
     trial = Trial(tasks, begin, check, aborts)
     done = 0
-    with quiet(), stores(store) as make:
+    with quiet() as ran, stores(store) as make:
         for seed in seeds:
             if _problems(trial, seed, make, traced=False):
                 world = _problems(trial, seed, make, traced=True)
                 assert world is not None, f"seed {seed} failed once and not again"
                 raise TrialFailedError(seed, world.problems, world.trace or ())
+            ran()
             done += 1
     return done
 

@@ -30,7 +30,7 @@ def test_no_schedule_breaks_a_promise() -> None:
 def test_no_delay_of_up_to_two_callbacks_breaks_a_promise() -> None:
     runs = 0
     seed = 0
-    with quiet():
+    with quiet() as ran:
         while runs < DELAYED_RUNS:
             seed += 1
             scenario = generate(seed, tasks=2)
@@ -39,6 +39,7 @@ def test_no_delay_of_up_to_two_callbacks_breaks_a_promise() -> None:
                 choices = DelayChoices(frozenset(delays))
                 report = run(seed, store, scenario=scenario, choices=choices)
                 assert not report.problems, f"seed {seed}, delays {delays}: {report.problems}"
+                ran()
                 runs += 1
 
 
