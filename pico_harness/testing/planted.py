@@ -358,12 +358,6 @@ _FOUND: Final = (
         'again, live.seeded = live.seeded and method != "execute", False',
     ),
     _fault(
-        "a clean close forgets no loss of a task that went back to its start",
-        "driver:Driver.holds_crash",
-        "self.scheduler.live[id].counted or self.storage.get_value(address) is not None",
-        "self.scheduler.live[id].counted",
-    ),
-    _fault(
         "a shutdown that was refused once is refused for ever",
         "lifecycle:Lifecycle.shutdown",
         'or (stopping.done() and self._driver.scheduler.phase == "open"):',

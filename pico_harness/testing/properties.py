@@ -423,7 +423,7 @@ class Monitor:
     def _check_losses(self) -> None:
         for id, fact in self.ledger.live.items():
             seen = self._seen.get(id)
-            if fact.losses is not None and seen is None:
+            if fact.losses is not None and not (seen is not None and seen.parked):
                 self.tell(f"task {id} keeps {fact.losses} losses after a clean close")
 
 
