@@ -117,8 +117,7 @@ class World:
         )
         loop.trace = self.trace
         loop.on_unhandled = self.tell
-        carrier = SimulatedAway(self._random) if away else None
-        chosen = options(loop, carrier)
+        chosen = options(loop, SimulatedAway(self._random) if away else None)
         monitor = Monitor(self.ledger, self.tell, crashes_max=chosen.crashes_max, every=every)
         loop.on_idle = monitor.idle
         monitor.breaks_session = chosen.on_task_fault == "session"
@@ -133,23 +132,20 @@ class World:
         )
 
         async def main() -> None:
-            harness: Harness | None = None
-            while harness is None:
-                try:
-                    # Its reads are bound when it is made, which no type can say.
-                    whole = cast(Storage, storage)
-                    harness = await Harness.open(whole, tasks=kinds, options=chosen)
-                except RetryableError:
-                    continue
-                except CommitUncertainError:
-                    storage.close()
-                    return
-            monitor.watch(harness._driver)
-            await body(harness, monitor)
+            # Its reads are bound when it is made, which no type can say.
+            harness = await _open(cast(Storage, storage), kinds, chosen)
+            if harness is not None:
+                monitor.watch(harness._driver)
+                await body(harness, monitor)
 
+        return self._run(loop, monitor, main())
+
+    def _run(
+        self, loop: SimulatedLoop, monitor: Monitor, main: Coroutine[object, object, None]
+    ) -> bool:
         died = False
         try:
-            loop.run(main())
+            loop.run(main)
             if not monitor.closed:
                 self.tell("the session ended and its storage is open")
             monitor.ended()
@@ -189,6 +185,20 @@ class World:
         elif fault.startswith("uncertain") or _harness_owned(batch):
             # A batch of the harness itself has nobody who would try it again.
             monitor.faulted = True
+
+
+async def _open(
+    storage: Storage, kinds: Iterable[RunnableKind], options: Options
+) -> Harness | None:
+    """Open a session, however often its storage is busy; ``None``: its root is of unknown fate."""
+    while True:
+        try:
+            return await Harness.open(storage, tasks=kinds, options=options)
+        except RetryableError:
+            continue
+        except CommitUncertainError:
+            storage.close()
+            return None
 
 
 class LoopClock:
