@@ -3,19 +3,25 @@
 import os
 import subprocess
 import sys
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Final
 
 import pytest
 
 from pico_harness.testing.campaign import campaign, quiet
 from pico_harness.testing.loop import DelayChoices
 from pico_harness.testing.run import run
-from pico_harness.testing.scenario import generate
+from pico_harness.testing.scenario import Act, Life, generate
 from pico_harness.testing.show import failed
+from pico_harness.testing.storage import Fault
 from pico_store.backends import open_store
 
-RANDOM_RUNS = 8_000
-DELAYED_RUNS = 12_000
+# Together 20,000 schedules.
+RANDOM_RUNS = 7_000
+DELAYED_RUNS = 11_000
+CRASHED_RUNS = 2_000
+CRASHES: Final[tuple[Fault, ...]] = ("crash_before", "crash_after")
 
 
 def test_no_schedule_breaks_a_promise() -> None:
@@ -43,6 +49,25 @@ def test_no_delay_of_up_to_two_callbacks_breaks_a_promise() -> None:
                 runs += 1
 
 
+def test_a_crash_at_any_commit_changes_nothing_in_the_end() -> None:
+    acts = (*(Act("create", 2 * n) for n in range(3)), Act("drive_all", 0), Act("accept", 1))
+    runs = seed = crashed = 0
+    with quiet() as ran:
+        while runs < CRASHED_RUNS:
+            seed += 1
+            scenario = generate(seed, tasks=3)
+            for at, fault in product(range(20), CRASHES):
+                lives = (Life(acts, {at: fault}, away=seed % 2 == 0, end_ms=5_000),)
+                case = replace(scenario, lives=lives)
+                report = run(seed, open_store("memory:"), scenario=case, traced=seed == 1)
+                assert not report.problems, f"seed {seed}, {fault} at {at}: {report.problems}"
+                crashed += any(fault in line for line in report.trace)
+                ran()
+                runs += 1
+    # The first scenario alone is traced, and has a crash at each of its commits.
+    assert crashed > 8
+
+
 @pytest.mark.parametrize("backend", ["sqlite:", "jsonl:", "lmdb:"])
 def test_no_schedule_breaks_a_promise_on_disk(backend: str) -> None:
     tally = campaign(range(100), backend=backend)
@@ -65,6 +90,7 @@ def test_a_seed_repeats_a_run_exactly() -> None:
 _DIGEST = """
 from hashlib import sha256
 from pico_harness.testing.run import run
+from pico_harness.testing.storage import Fault
 from pico_store.backends import open_store
 for seed in range(12):
     trace = run(seed, open_store("memory:"), traced=True).trace
