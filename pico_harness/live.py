@@ -55,7 +55,7 @@ class LiveIndex:
 
     Guarantees:
         After every batch it equals one that is built from storage. What is not named by a batch is
-        not looked at.
+        not looked at, but for a deletion.
 
     Source: design §6.1.
     """
@@ -143,6 +143,7 @@ class LiveIndex:
                 self._own(write)  # type: ignore[arg-type]
             elif kind is DeleteConversation:
                 changes.deleted.append(write.id)  # type: ignore[union-attr]
+                self._disown(write.id)  # type: ignore[union-attr]
         return changes
 
     def _create(self, task: Task, changes: Changes) -> None:
@@ -210,6 +211,17 @@ class LiveIndex:
             owner.task = msgspec.structs.replace(
                 owner.task, owns=(*owner.task.owns, conversation.id)
             )
+
+    def _disown(self, conversation: Seq) -> None:
+        """Take a conversation from the live task that owned it, if one did.
+
+        Looks at every live task: deletions are rare, and nothing else asks who owns what.
+        """
+        for live in self._tasks.values():
+            if conversation in live.task.owns:
+                left = tuple(id for id in live.task.owns if id != conversation)
+                live.task = msgspec.structs.replace(live.task, owns=left)
+                return
 
 
 def _count_down(counts: dict[K, int], key: K) -> None:

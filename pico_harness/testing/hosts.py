@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pico_harness.call import Call
 from pico_harness.conversation import ConversationHandle
 from pico_harness.errors import (
+    BuilderError,
     CallCancelledError,
     HarnessError,
     SessionClosedError,
@@ -18,11 +19,18 @@ from pico_harness.errors import (
 )
 from pico_harness.harness import Harness
 from pico_harness.inbox import EntryDraft
+from pico_harness.testing.ledger import Fact
 from pico_harness.testing.properties import Monitor
 from pico_harness.testing.scenario import Act, Life
 from pico_harness.testing.scripted import Stage
 from pico_store.address import Seq
-from pico_store.errors import CommitUncertainError, RetryableError, StorageFaultedError
+from pico_store.errors import (
+    CommitUncertainError,
+    RefusedError,
+    RetryableError,
+    StorageFaultedError,
+    UnknownConversationError,
+)
 
 ROOT = Seq(1)
 
@@ -104,6 +112,8 @@ class Hosts:
                 return lambda: harness.inspect(call=call)
             case "resume":
                 return lambda: self._resume(act.pick, call)
+            case "delete":
+                return lambda: self._delete(act.pick, call)
             case "close":
                 return self._close
             case "shutdown":
@@ -119,7 +129,7 @@ class Hosts:
         except (SessionClosedError, SessionStoppingError) as error:
             if not self._ending:
                 self._monitor.tell(f"{name}: {error}, and nobody ended it")
-        except (UnknownTaskError, TaskParkedError, CallCancelledError):
+        except (UnknownTaskError, UnknownConversationError, TaskParkedError, CallCancelledError):
             pass
         except (RetryableError, CommitUncertainError) as error:
             if not self._life.faults:
@@ -138,8 +148,8 @@ class Hosts:
     async def _drive_some(self, pick: float, call: Call) -> None:
         known = list(self._ledger.owners)
         handle = await self._harness.conversation(known[int(pick * len(known))], call=call)
-        assert handle is not None
-        await self._drive(handle.drive, call)
+        if handle is not None:
+            await self._drive(handle.drive, call)
 
     async def _wait(self, act: Act, call: Call) -> None:
         id = self._pick(act.pick)
@@ -175,6 +185,25 @@ class Hosts:
         if self._inputs:
             id = self._inputs[int(pick * len(self._inputs))]
             await root.cancel_queued(id, call=call)
+
+    async def _delete(self, pick: float, call: Call) -> None:
+        owned = [id for id, owner in self._ledger.owners.items() if owner is not None]
+        if not owned:
+            return
+        id = owned[int(pick * len(owned))]
+        try:
+            await self._harness.delete_conversation(id, call=call)
+        except (BuilderError, RefusedError):
+            return
+        below = [task for task, fact in self._ledger.live.items() if self._within(fact, id)]
+        if below:
+            self._monitor.tell(f"conversation {id} was deleted with live tasks {below}")
+
+    def _within(self, fact: Fact, conversation: Seq) -> bool:
+        at: Seq | None = fact.conversation
+        while at is not None and at != conversation:
+            at = self._ledger.above(at)
+        return at is not None
 
     async def _resume(self, pick: float, call: Call) -> None:
         parked = (await self._harness.inspect(call=call)).parked

@@ -358,6 +358,18 @@ _FOUND: Final = (
         'again, live.seeded = live.seeded and method != "execute", False',
     ),
     _fault(
+        "a task still owns what was deleted",
+        "live:LiveIndex.apply",
+        "self._disown(write.id)",
+        "pass",
+    ),
+    _fault(
+        "a deletion does not look for live work",
+        "admission:Admission._check_deletion",
+        "if id in self._lineage(tx, conversation):",
+        "if False:",
+    ),
+    _fault(
         "a shutdown that was refused once is refused for ever",
         "lifecycle:Lifecycle.shutdown",
         'or (stopping.done() and self._driver.scheduler.phase == "open"):',

@@ -71,6 +71,7 @@ HostOp: TypeAlias = Literal[
     "withdraw",
     "inspect",
     "resume",
+    "delete",
     "close",
     "shutdown",
 ]
@@ -298,6 +299,7 @@ _OPTIONAL: tuple[tuple[HostOp, float], ...] = (
     ("withdraw", 0.2),
     ("inspect", 0.2),
     ("resume", 0.1),
+    ("delete", 0.2),
     ("close", 0.12),
     ("shutdown", 0.15),
 )

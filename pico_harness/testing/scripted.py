@@ -19,7 +19,7 @@ from pico_harness.testing.ledger import Ledger
 from pico_harness.testing.scenario import DURABLE, Scenario, Step
 from pico_harness.tx import Tx
 from pico_store.address import Seq
-from pico_store.errors import RetryableError
+from pico_store.errors import RetryableError, UnknownConversationError
 from pico_store.query import TaskQuery
 from pico_store.records import JsonValue, TaskRole
 
@@ -170,7 +170,7 @@ class Work(TaskKind[State]):
             await asyncio.sleep(abort_ms / 1000)
 
         def plan(tx: Tx) -> None:
-            if state.child is not None:
+            if state.child is not None and tx.get_conversation(state.child) is not None:
                 query = TaskQuery(conversation_ids=(state.child,), live=True)
                 for below in tx.tasks(query).items:
                     if not below.background:
@@ -242,15 +242,14 @@ class Work(TaskKind[State]):
         if child is None:
             child = await _commit(runtime, plan)
         handle = await runtime.conversation(child)
-        assert handle is not None
-        while True:
+        while handle is not None:
             try:
                 await handle.drive()
             except RetryableError:
                 continue
-            except (TaskParkedError, WaitCycleError):
+            except (TaskParkedError, WaitCycleError, UnknownConversationError):
                 # It goes on without them: they stay where they are until their host looks, or they
-                # wait for this very task.
+                # wait for this very task, or they ended and were deleted.
                 return
             return
 
