@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test format zoo fuzz figures bench-quick bench clean
+.PHONY: help venv demo test format zoo fuzz simulate figures bench-quick bench clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ SECONDS ?= 60
 
 fuzz: venv  ## Attack every backend for SECONDS: kills, power cuts, damage, full disks, strange bytes
 	@$(BIN)/python -m fuzz --seconds $(SECONDS)
+
+# Which runs `make simulate` does: from the first number up to, but without, the second.
+SEEDS ?= 0..20000
+
+simulate: venv  ## Run the harness under the schedules, crashes and faults of SEEDS=A..B
+	@$(BIN)/pico simulate --seeds $(SEEDS)
 
 figures: venv  ## Measure every figure that is promised; fails if one falls short
 	@$(BIN)/pico figures --dir build/figures

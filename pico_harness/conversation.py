@@ -174,23 +174,18 @@ class ConversationHandle:
         """
 
         def plan(tx: Tx) -> Seq:
-            id = inbox.accept(tx, self.id, draft, mode=mode, request_id=request_id)
+            try:
+                id = inbox.accept(tx, self.id, draft, mode=mode, request_id=request_id)
+            except RequestAlreadyAcceptedError as known:
+                # Decided here, on the line, because two may ask at once.
+                if on_duplicate == "return":
+                    return known.input_id
+                raise
             if self._intake is not None:
                 self._intake(tx, self.id, id, inbox.InboxItem(mode, draft, request_id))
             return id
 
-        if on_duplicate == "return" and request_id is not None:
-            self._driver.check_reading(call)
-            first = inbox.read_receipt(self._driver.storage, request_id)
-            if first is not None:
-                return first.input_id
-        try:
-            return await self._commit(plan, call)
-        except RequestAlreadyAcceptedError as error:
-            # Another acceptance was ahead on the line.
-            if on_duplicate == "return":
-                return error.input_id
-            raise
+        return await self._commit(plan, call)
 
     async def result(self, input_id: Seq, *, call: Call | None = None) -> InputResult | None:
         """Return what became of an input, or ``None`` if there is no such input here."""

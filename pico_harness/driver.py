@@ -374,14 +374,18 @@ class Driver:
             live = self.scheduler.live.get(invocation.task_id)
             if live is None or self.scheduler.phase not in ("open", "stopping"):
                 return None
-            live.counted = True
             address = ScratchAddress(invocation.task_id, CRASHES)
             return ScratchBatch(invocation.task_id, (ValueSet(address, live.crashes),))
 
+        def after(step: Step[None]) -> None:
+            if step.wrote:
+                live = self.scheduler.live[invocation.task_id]
+                live.counted, live.seeded = True, False
+
         try:
-            await self.line.run(Step(self, before, lambda _: None), HOST)
+            await self.line.run(Step(self, before, after), HOST)
         except RetryableError as error:
-            # A task must not end for want of room; at worst it is recovered once too often.
+            # A loss that is not counted parks the task one loss later; its kind is not at fault.
             _LOG.warning("the loss of task %s is not counted: %s", invocation.task_id, error)
 
     async def resume(self, id: Seq, call: Call) -> None:
@@ -401,6 +405,12 @@ class Driver:
             step.actions += self.scheduler.resumed(id)
 
         await self.line.run(Step(self, before, after), call)
+
+    def holds_crash(self, id: Seq) -> bool:
+        """Tell whether a count of losses is stored for a live task."""
+        # One that went back to its start after a loss was not asked for its count at open.
+        address = ScratchAddress(id, CRASHES)
+        return self.scheduler.live[id].counted or self.storage.get_value(address) is not None
 
     def forget_crash(self, id: Seq) -> Batch:
         """Return what takes the count of a live task away."""

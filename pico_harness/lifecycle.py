@@ -74,7 +74,8 @@ class Lifecycle:
     async def _stop(self) -> None:
         scheduler = self._driver.scheduler
         step = Step(self._driver, self._marks, self._stopped)
-        while await self._driver.line.run(step, Call()):
+        # One batch marks so many; where nothing marked can run, the first of them ends it all.
+        while await self._driver.line.run(step, Call()) and scheduler.phase == "stopping":
             step = Step(self._driver, self._marks, self._stopped)
         await asyncio.shield(self._decided)
         if self._driver.admission.fault is not None:
@@ -131,7 +132,7 @@ class Lifecycle:
         try:
             live = driver.scheduler.live
             for id in live.ids():
-                if live[id].counted and not driver.scheduler.parked(live[id]):
+                if driver.holds_crash(id) and not driver.scheduler.parked(live[id]):
                     driver.storage.commit(driver.forget_crash(id))
         except PicoError:
             # A count too high parks a task a little early, which its host can undo.

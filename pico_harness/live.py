@@ -31,7 +31,7 @@ class LiveTask:
     counted: bool = False
     """Whether its scratch holds such a count."""
     seeded: bool = False
-    """Whether it was there when the session was opened, and no recovery began since."""
+    """Whether it was there when the session was opened, and what that means is not counted yet."""
 
 
 class Changes:
@@ -59,7 +59,7 @@ class LiveIndex:
 
     Guarantees:
         After every batch it equals one that is built from storage. What is not named by a batch is
-        not looked at.
+        not looked at, but for a deletion.
 
     Source: design §6.1.
     """
@@ -147,6 +147,7 @@ class LiveIndex:
                 self._own(write)  # type: ignore[arg-type]
             elif kind is DeleteConversation:
                 changes.deleted.append(write.id)  # type: ignore[union-attr]
+                self._disown(write.id)  # type: ignore[union-attr]
         return changes
 
     def _create(self, task: Task, changes: Changes) -> None:
@@ -214,6 +215,17 @@ class LiveIndex:
             owner.task = msgspec.structs.replace(
                 owner.task, owns=(*owner.task.owns, conversation.id)
             )
+
+    def _disown(self, conversation: Seq) -> None:
+        """Take a conversation from the live task that owned it, if one did.
+
+        Looks at every live task: deletions are rare, and nothing else asks who owns what.
+        """
+        for live in self._tasks.values():
+            if conversation in live.task.owns:
+                left = tuple(id for id in live.task.owns if id != conversation)
+                live.task = msgspec.structs.replace(live.task, owns=left)
+                return
 
 
 def _count_down(counts: dict[K, int], key: K) -> None:

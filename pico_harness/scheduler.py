@@ -108,6 +108,9 @@ class Scheduler:
         self._crashes_max = crashes_max
         # Those that may not be recovered again.
         self._crashed = {id for id in live.ids() if live[id].crashes >= crashes_max}
+        # Those that broke their contract; whether or not a settlement of the harness is on its way,
+        # nothing runs them any more.
+        self._broken: set[Seq] = set()
         self._drained = False
 
     # --- Questions ---
@@ -163,9 +166,12 @@ class Scheduler:
             if task.id not in created:
                 self.ancestry.release(task.conversation_id)
             self._crashed.discard(task.id)
+            self._broken.discard(task.id)
         for conversation in changes.deleted:
             self.ancestry.detach_deleted(conversation)
         for id in changes.marked:
+            # Whoever marks a parked task has said how it goes on: its abort runs (TASKS-5).
+            self._crashed.discard(id)
             invocation = self.running.get(id)
             if invocation is not None and invocation.method != "abort":
                 actions.append(Signal(invocation, "the task was aborted"))
@@ -220,6 +226,7 @@ class Scheduler:
         live = self.live.get(id)
         problem = self._problem(invocation, live, raised)
         if problem is not None:
+            self._broken.add(id)
             actions.append(Broken(invocation, problem, raised))
         elif live is not None:
             self._reserve((id,), actions)
@@ -293,8 +300,9 @@ class Scheduler:
             method = self._method(live)
             if method is not None and self.ancestry.serves(live.task.conversation_id):
                 task = live.task
-                again = live.seeded and method != "execute"
-                live.seeded = False
+                if method == "execute":
+                    live.seeded = False
+                again = live.seeded
                 invocation = Invocation(
                     id, task.conversation_id, task.kind, method, live.epoch, self, again
                 )
@@ -304,6 +312,8 @@ class Scheduler:
 
     def _method(self, live: LiveTask) -> Method | None:
         if not self._can_run(live.task.kind) or self.parked(live):
+            return None
+        if live.task.id in self._broken:
             return None
         if live.task.abort:
             return "abort"

@@ -174,6 +174,28 @@ async def test_a_task_that_crashed_the_process_five_times_is_parked(tmp_path: Pa
 
 
 @on_loop
+async def test_a_parked_task_that_is_marked_is_aborted(tmp_path: Path) -> None:
+    """TASKS-5: whoever marks it has said how it goes on."""
+    url = f"sqlite:{tmp_path}/a.db"
+    for _ in range(5):
+        assert kill_at("crash", url) == "in flight"
+    store = open_store(url)
+    kind = Script()
+    harness = await Harness.open(store.open("a"), tasks=[kind])
+    root = await harness.root()
+    (parked,) = (await harness.inspect()).parked
+    with pytest.raises(TaskParkedError):
+        await root.drive()
+
+    await harness.abort_task(parked.id)
+
+    assert await root.drive() == "idle"
+    assert kind.calls == [("abort", parked.id)]
+    await harness.close()
+    store.close()
+
+
+@on_loop
 async def test_a_task_that_crashed_four_times_is_recovered(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path}/a.db"
     for _ in range(4):
