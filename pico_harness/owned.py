@@ -1,0 +1,24 @@
+"""Copies of what a builder is given, so that nobody can change it on its way to the store."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+R = TypeVar("R")
+
+
+def own(value: R) -> R:
+    """Copy what can change; what is no JSON stays what it is, for the storage to refuse."""
+    try:
+        return _copied(value)
+    except RecursionError:
+        # Too deep, or cyclic: the storage refuses it.
+        return value
+
+
+def _copied(value: R) -> R:
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}  # type: ignore[return-value,attr-defined]
+    if type(value) is list:
+        return [_copied(item) for item in value]  # type: ignore[return-value,attr-defined]
+    return value
