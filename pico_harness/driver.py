@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from pico_harness.admission import Admission
-from pico_harness.away import Away, own_copy
+from pico_harness.away import Away
 from pico_harness.builder import build
 from pico_harness.call import (
     HOST,
@@ -171,8 +171,7 @@ class Driver:
 
     def _carry(self, batch: Batch) -> asyncio.Future[BatchRange]:
         assert self.away is not None
-        # The builder's caller goes on while the commit is under way, and may change what it gave.
-        return self.away(partial(self.storage.commit, own_copy(batch)))
+        return self.away(partial(self.storage.commit, batch))
 
     def check_reading(self, call: Call | None) -> None:
         """Refuse a read by a cancelled call, within a builder, or once the session ends."""

@@ -8,6 +8,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar, overload
 import msgspec
 
 from pico_harness.errors import BuilderError, StoredTypeError
+from pico_harness.owned import own
 from pico_store.address import (
     Address,
     ConversationAddress,
@@ -74,7 +75,7 @@ class _Name(Generic[T_co]):
     def encode(self, value: object) -> JsonValue:
         """Return a value as it is stored."""
         if self.type is None:
-            return value  # type: ignore[return-value]
+            return own(value)  # type: ignore[return-value]
         return plain(value, f"{self.scope} state {self.namespace!r}")
 
     def decode(self, stored: JsonValue) -> T_co:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from pico_harness.errors import AuthorityError, KindError, UnknownTaskError
 from pico_harness.kinds import EntryKind, TaskState, TaskType, status_of
+from pico_harness.owned import own
 from pico_harness.registry import Kinds
 from pico_harness.state import ListOf, Value, plain
 from pico_harness.tx_reads import ABSENT, TxReads
@@ -39,6 +40,7 @@ from pico_store.records import (
     ForkPoint,
     JsonObject,
     Page,
+    Replace,
     Task,
 )
 from pico_store.shown import shown
@@ -165,7 +167,7 @@ class Tx(TxReads):
             problem = f"an entry of kind {shown(kind)}"
             raise KindError("KIND-1", f"{problem}; allowed: an EntryKind")
         id = Seq(self.first + len(self.writes))
-        stored = data if kind.type is None else plain(data, f"entry of kind {kind.name!r}")
+        stored = own(data) if kind.type is None else plain(data, f"entry of kind {kind.name!r}")
         entry = Entry(
             id=id,
             conversation_id=self._conversation(conversation),
@@ -173,9 +175,9 @@ class Tx(TxReads):
             key=key,
             by_task_id=self._by,
             data=UNSET if data is None else stored,  # type: ignore[arg-type]
-            model=None if model is None else list(model),
+            model=None if model is None else own(list(model)),
             head=id if head == "self" else head,
-            edits=None if edits is None else tuple(edits),
+            edits=None if edits is None else tuple(map(_own_edit, edits)),
         )
         self._saw_entry = True
         self.entries_written[id] = entry
@@ -333,6 +335,12 @@ class Tx(TxReads):
         """End the transaction and return its batch; ``None`` if nothing was written."""
         self.end()
         return MainBatch(tuple(self.writes)) if self.writes else None
+
+
+def _own_edit(edit: ContextEdit) -> ContextEdit:
+    if isinstance(edit, Replace):
+        return msgspec.structs.replace(edit, messages=own(edit.messages))
+    return edit
 
 
 def _stored(state: TaskState, kind: str) -> JsonObject:

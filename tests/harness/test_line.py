@@ -243,7 +243,9 @@ async def test_results_are_copies_and_inputs_are_taken(world: World) -> None:
         tx.value(ANY).set(given)
         copied: Any = tx.value(ANY).get()
         copied["list"].append(2)
-        return tx.entry(NOTE, given)
+        id = tx.entry(NOTE, given, model=[given])
+        given["list"].append(6)
+        return id
 
     committing = asyncio.ensure_future(root.commit(plan))
     await asyncio.sleep(0)
@@ -252,7 +254,7 @@ async def test_results_are_copies_and_inputs_are_taken(world: World) -> None:
     for _ in range(2):
         found: Any = await harness.value(ANY).get()
         entry: Any = await harness.get_entry(id)
-        assert (found, entry.data) == ({"list": [1]}, {"list": [1]})
+        assert (found, entry.data, entry.model) == ({"list": [1]}, {"list": [1]}, [{"list": [1]}])
         found["list"].append(4)
         entry.data["list"].append(5)
 

@@ -313,3 +313,24 @@ async def run_abort(task: Task, runtime: TaskRuntime) -> None:
 async def _wait(stop: Stop) -> None:
     stop.reached.set()
     await Stop().wait()
+
+
+@on_loop
+async def test_a_settlement_that_makes_background_work_is_idle_at_once(world: World) -> None:
+    async def execute(task: Task, runtime: TaskRuntime) -> None:
+        def plan(tx: Tx) -> None:
+            tx.task(tool, Planned(), background=True)
+            tx.settle(task.id, Done())
+
+        await runtime.commit(plan)
+
+    kind, tool = Script(execute), Tool(hang)
+    harness = await world.open(kind, tool)
+    root = await harness.root()
+    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+
+    assert await both(root.drive(), harness.wait_for_task(id), harness.drive()) == [
+        "idle",
+        True,
+        "idle",
+    ]
