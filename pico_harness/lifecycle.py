@@ -9,7 +9,7 @@ from pico_harness.driver import Driver, Step
 from pico_harness.errors import SessionClosedError, WaitCycleError
 from pico_harness.scheduler import Action
 from pico_store.batch import Batch, MainBatch, PatchTask
-from pico_store.errors import PicoError
+from pico_store.errors import PicoError, RetryableError
 from pico_store.limits import BATCH_WRITES_MAX
 
 
@@ -53,7 +53,7 @@ class Lifecycle:
         """
         self._check_caller(call, "shut down")
         stopping = self._stopping
-        if stopping is None or (stopping.done() and self._driver.scheduler.phase == "open"):
+        if stopping is None or _refused(stopping):
             # None yet, or one whose first batch the storage refused for the time being.
             self._driver.admission.check_phase()
             self._stopping = self._driver.loop.create_task(self._stop())
@@ -137,3 +137,8 @@ class Lifecycle:
             self._ended.set_result(None)
         else:
             self._ended.set_exception(error)
+
+
+def _refused(stopping: asyncio.Task[None]) -> bool:
+    """Tell whether a shutdown did nothing, because the storage was busy."""
+    return stopping.done() and isinstance(stopping.exception(), RetryableError)

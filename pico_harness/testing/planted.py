@@ -366,7 +366,7 @@ _FOUND: Final = (
     _fault(
         "a shutdown that was refused once is refused for ever",
         "lifecycle:Lifecycle.shutdown",
-        'or (stopping.done() and self._driver.scheduler.phase == "open"):',
+        "or _refused(stopping):",
         "or False:",
     ),
     _fault(
