@@ -228,7 +228,7 @@ class Hosts:
                 return
             break
         for id, fact in self._ledger.live.items():
-            if not self._monitor.kept_by_shutdown(fact):
+            if not self._monitor.kept(fact):
                 self._monitor.tell(f"task {id} is live after a shutdown")
 
 

@@ -364,12 +364,6 @@ _FOUND: Final = (
         "pass",
     ),
     _fault(
-        "a deletion does not look for live work",
-        "admission:Admission._check_deletion",
-        "if id in self._lineage(tx, conversation):",
-        "if False:",
-    ),
-    _fault(
         "a shutdown that was refused once is refused for ever",
         "lifecycle:Lifecycle._stop_ended",
         "self._stopping = None",

@@ -175,8 +175,8 @@ class Monitor:
         # Until the line gets to its settlement, nothing may run it.
         self._broken.add(invocation.task_id)
 
-    def kept_by_shutdown(self, fact: Fact) -> bool:
-        """Tell whether a live task cannot be run here, so that a shutdown leaves it."""
+    def kept(self, fact: Fact) -> bool:
+        """Tell whether a live task cannot be run here, so that every end leaves it as it is."""
         assert self._driver is not None
         seen = self._seen.get(fact.id)
         parked = seen is not None and seen.parked
@@ -426,8 +426,7 @@ class Monitor:
 
     def _check_losses(self) -> None:
         for id, fact in self.ledger.live.items():
-            seen = self._seen.get(id)
-            if fact.losses is not None and not (seen is not None and seen.parked):
+            if fact.losses is not None and not self.kept(fact):
                 self.tell(f"task {id} keeps {fact.losses} losses after a clean close")
 
 

@@ -1,5 +1,7 @@
 """Faults that simulations found in the harness and that few seeds show."""
 
+import pytest
+
 from pico_harness import EntryKind
 from pico_harness.testing.loop import DelayChoices
 from pico_harness.testing.planting import Edit, Planted, planted
@@ -46,6 +48,11 @@ def test_that_scenario_shows_the_fault_that_it_is_for() -> None:
         report = simulated(BACK_TO_START)
 
     assert report.problems == ("task 2 keeps 1 losses after a clean close",)
+
+
+@pytest.mark.parametrize("seed", [119_359, 120_857, 127_752])
+def test_a_seed_that_failed_once_passes(seed: int) -> None:
+    assert run(seed, open_store("memory:")).problems == ()
 
 
 def test_an_entry_kind_can_be_made_with_its_type_named() -> None:

@@ -17,9 +17,9 @@ from pico_harness.testing.show import failed
 from pico_harness.testing.storage import Fault
 from pico_store.backends import open_store
 
-# Together 20,000 schedules.
-RANDOM_RUNS = 7_000
-DELAYED_RUNS = 11_000
+# With the hunts for planted faults about 20,000 schedules.
+RANDOM_RUNS = 6_000
+DELAYED_RUNS = 8_000
 CRASHED_RUNS = 2_000
 CRASHES: Final[tuple[Fault, ...]] = ("crash_before", "crash_after")
 
