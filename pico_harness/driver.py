@@ -287,6 +287,9 @@ class Driver:
     def _orphans(self, conversation: Seq | None) -> Batch | None:
         """Return what settles the foreground tasks here that nobody can run (TASKS-2)."""
         self.admission.check_phase()
+        if self.scheduler.phase != "open":
+            # A shutdown leaves everything but aborts as it is.
+            return None
         writes: list[MainWrite] = []
         for id in self.scheduler.live.ids():
             live = self.scheduler.live[id]
