@@ -150,6 +150,7 @@ def test_the_last_edit_of_a_target_wins(storage: Storage) -> None:
 
 
 def test_edits_of_heads_and_of_omitted_entries_count(storage: Storage) -> None:
+    """CTX-1."""
     writer = Writer(storage)
     first, second, third = (writer.entry() for _ in range(3))
     writer.entry(ROOT, first, Omit(first))

@@ -200,6 +200,7 @@ async def test_use_after_close_says_so_everywhere(world: World) -> None:
 
 @on_loop
 async def test_a_runtime_is_of_no_use_after_its_method(world: World) -> None:
+    """TASKS-7."""
     kept: list[TaskRuntime] = []
 
     async def execute(task: Task, runtime: TaskRuntime) -> None:
