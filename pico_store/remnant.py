@@ -116,6 +116,8 @@ class Remnant:
                     kept, number, task = self._record(item, tell), item.id, None
                 case ValueVersion() | ListItem() | ListMarker():
                     kept, number, task = self._state(item, tell), _number(item), _task(item)
+                case AddressPolicy() if not self._links.is_live(item.address.conversation):
+                    kept, number, task = None, item.address.conversation, None
                 case _:
                     continue
             if kept is None:
@@ -271,6 +273,7 @@ _AFTER_POLICIES: Final = (ValueVersion, ListItem, ListMarker, BatchRange)
 _KINDS: Final[dict[type, str]] = {
     Entry: "entries",
     Task: "tasks",
+    AddressPolicy: "addresses",
     ValueVersion: "values",
     ListItem: "list elements",
     ListMarker: "list markers",
@@ -285,7 +288,7 @@ def _task(item: _State) -> Seq | None:
     return item.address.task if isinstance(item.address, ScratchAddress) else None
 
 
-def _whose(item: Entry | Task | _State) -> str:
+def _whose(item: Entry | Task | AddressPolicy | _State) -> str:
     address: Address
     if isinstance(item, (Entry, Task)):
         return f"conversation {item.conversation_id}"
