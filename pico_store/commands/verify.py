@@ -47,22 +47,28 @@ def _run(args: Namespace) -> int:
     if new is not None:
         outcomes, beside = salvage_all(args.store, new)
         left_out = [one for outcome in outcomes for one in outcome.left_out] + beside
+        altered = [one for outcome in outcomes for one in outcome.altered]
         saved_all = not left_out
         told["salvaged"] = {
             "store": new,
             "sessions": [_outcome_as_json(outcome) for outcome in outcomes],
             "leftOut": [_as_json(problem) for problem in left_out],
+            "altered": [_as_json(change) for change in altered],
         }
         if not args.json:
-            _print_salvaged(new, outcomes, left_out)
+            _print_salvaged(new, outcomes, left_out, altered)
     if args.json:
         print_json(told)
     return 0 if saved_all and not found else 1
 
 
-def _print_salvaged(new: str, outcomes: list[Outcome], left_out: list[Problem]) -> None:
+def _print_salvaged(
+    new: str, outcomes: list[Outcome], left_out: list[Problem], altered: list[Problem]
+) -> None:
     for problem in left_out:
         print_line(f"left out: {_as_text(problem)}")
+    for change in altered:
+        print_line(f"altered: {_as_text(change)}")
     for outcome in outcomes:
         if outcome.items:
             how = "in part" if outcome.left_out else "as it reads"
