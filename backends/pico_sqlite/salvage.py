@@ -10,7 +10,6 @@ import apsw
 
 from pico_sqlite.checksum import checksum, coded_size, scratch_checksum, scratch_start
 from pico_sqlite.connection import Bindings, Row
-from pico_sqlite.export import export_session
 from pico_sqlite.memo import Memo
 from pico_sqlite.readers import Readers, Snapshot
 from pico_sqlite.record_reads import CONVERSATION, ENTRY, STREAM, TASK, RecordReads
@@ -106,13 +105,6 @@ def _readable(
                 pass
     except (RefusedError, StoreDamagedError) as error:
         return Readable(name, None, (*left_out, Problem(name, "session", str(error))))
-    if not rows.problems:
-
-        def exported() -> Iterator[SnapshotItem]:
-            with readers.snapshot() as snapshot:
-                yield from _Rows(snapshot, session, name, plain).export()
-
-        return Readable(name, exported, tuple(left_out))
 
     def items() -> Iterator[SnapshotItem]:
         with readers.snapshot() as snapshot:
@@ -140,10 +132,6 @@ class _Rows:
         self._through: dict[Seq, int] = {}
         """How far each whole deleted conversation is shown."""
         self._lists: dict[int, Address] = {}
-
-    def export(self) -> Iterator[SnapshotItem]:
-        """Yield the items of a session that is whole."""
-        return export_session(self._snapshot, self._memo, self._records, self._state)
 
     def items(self) -> Iterator[SnapshotItem]:
         """Yield what is whole, in canonical order but for the policies."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import closing
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -16,9 +17,12 @@ from pico_conformance.operation import Commit, Labels
 from pico_conformance.replay import realize
 from pico_store.address import ConversationAddress, ScratchAddress, Seq, SessionAddress
 from pico_store.backends import open_store
+from pico_store.batch import Batch
+from pico_store.digest import digest
 from pico_store.query import EntryQuery
 from pico_store.records import BatchRange, Conversation, Entry, ForkPoint, Omit, Task
 from pico_store.remnant import EVERY_NUMBER, Remnant
+from pico_store.salvage import salvage
 from pico_store.snapshot import (
     AddressPolicy,
     DeletedConversation,
@@ -39,6 +43,11 @@ _RATES: Final = (0.02, 0.1, 0.4, 0.9)
 @cache
 def history(seed: int) -> tuple[SnapshotItem, ...]:
     """Return the export of a random session."""
+    return tuple(made(seed, lambda batch: None).export())
+
+
+def made(seed: int, commit: Callable[[Batch], object]) -> Model:
+    """Make a random session; each batch that is allowed is committed too."""
     source, model, labels = generator(7, seed), Model(), Labels()
     while (operation := source.next(model, labels)) is not None:
         if isinstance(operation, Commit):
@@ -47,9 +56,10 @@ def history(seed: int) -> tuple[SnapshotItem, ...]:
             if attempt is not None:
                 verdict = model.judge(*attempt)
                 if isinstance(verdict, Accepted):
+                    commit(attempt[0])
                     model.accept(verdict)
                     labels.numbers = trial.numbers
-    return tuple(model.export())
+    return model
 
 
 def mended(
@@ -345,3 +355,20 @@ def test_lost_boundaries_are_made_anew() -> None:
         "batch 2: its boundaries are lost; made anew up to 2",
         "batch 4: its boundaries are lost; made anew up to 4",
     ]
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "lmdb", "jsonl"])
+def test_a_whole_store_is_saved_whole(tmp_path: Path, scheme: str) -> None:
+    expected = {}
+    with (
+        closing(open_store(f"{scheme}:{tmp_path / 'store'}?durability=process")) as store,
+        closing(open_store("memory:")) as new,
+    ):
+        for seed in _SEEDS[:48]:
+            with closing(store.create(f"{seed}")) as storage:
+                expected[f"{seed}"] = digest(made(seed, storage.commit).export())
+
+        outcomes = list(salvage(store, new, lambda name: None))
+
+    assert {one.session: one.digest for one in outcomes} == expected
+    assert not any(one.left_out or one.altered for one in outcomes)
