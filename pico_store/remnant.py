@@ -59,7 +59,8 @@ class Remnant:
         """Go through the items once.
 
         Args:
-            found: Yields the items that could be read, the same at each call.
+            found: Yields the items that could be read, the same at each call; in their order,
+                but for policies and batches.
             lost: The numbers of records that were there. What else is missing may have been
                 deleted: such a task may still be named.
         """
@@ -78,6 +79,7 @@ class Remnant:
         self._batches: list[BatchRange] = []
         for item in found():
             self._survey(item)
+        self._batches.sort(key=lambda batch: batch.first)
         self._links.settle(self._tasks)
         for marker in self._markers:
             if self._keeps_marker(marker):

@@ -20,7 +20,7 @@ from pico_lmdb.rows import (
 )
 from pico_lmdb.salvage_rows import WholeRows
 from pico_lmdb.snapshot import Snapshot
-from pico_store.errors import RefusedError, StoreDamagedError
+from pico_store.errors import MissingDriverError, PicoError
 from pico_store.names import check_name
 from pico_store.remnant import EVERY_NUMBER
 from pico_store.salvage import Readable
@@ -71,7 +71,9 @@ def _readable(environment: Environment, session: int, name: str, problem: str) -
             read = rows(snapshot)
             for _ in read.items():
                 pass
-    except (RefusedError, StoreDamagedError) as error:
+    except MissingDriverError:
+        raise
+    except PicoError as error:
         return Readable(name, None, (*left_out, Problem(name, "session", str(error))))
     left_out += (Problem(name, *found) for found in read.problems.items())
     lost = read.lost if read.is_lost_known else EVERY_NUMBER

@@ -17,7 +17,7 @@ from pico_sqlite.scratch_rows import STREAM_LAST
 from pico_sqlite.state_reads import StateReads
 from pico_sqlite.verify import DAMAGE, readable_rows
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
-from pico_store.errors import MissingDriverError, RefusedError, StoreDamagedError
+from pico_store.errors import MissingDriverError, PicoError, StoreDamagedError
 from pico_store.limits import SEQ_MAX
 from pico_store.names import check_name
 from pico_store.records import BatchRange, Conversation, Entry, Task
@@ -103,7 +103,9 @@ def _readable(
             rows = _Rows(snapshot, session, name, plain)
             for _ in rows.items():
                 pass
-    except (RefusedError, StoreDamagedError) as error:
+    except MissingDriverError:
+        raise
+    except PicoError as error:
         return Readable(name, None, (*left_out, Problem(name, "session", str(error))))
 
     def items() -> Iterator[SnapshotItem]:

@@ -151,7 +151,7 @@ def test_exactly_the_damaged_row_is_lost(whole: Path, tmp_path: Path) -> None:
         assert (path / "data.mdb").read_bytes() == before
         shutil.rmtree(path)
     assert exact >= 10
-    assert indexes > 10
+    assert indexes >= 10
 
 
 def test_a_damaged_key_hides_no_other_row(whole: Path, tmp_path: Path) -> None:
