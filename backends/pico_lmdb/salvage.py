@@ -5,10 +5,12 @@ To be used in a process of its own: a damaged map can end the one that reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 from pico_lmdb.environment import Environment
 from pico_lmdb.layout import (
+    DOOMED,
     MAIN,
     NAME,
     SESSION,
@@ -29,8 +31,6 @@ from pico_store.snapshot import (
 )
 from pico_store.storage import Counters, Problem
 
-Export = Callable[[str], Iterator[SnapshotItem]]
-
 
 def salvage_folder(environment: Environment) -> Iterator[Readable]:
     """Yield the sessions by their numbers; change nothing.
@@ -38,39 +38,41 @@ def salvage_folder(environment: Environment) -> Iterator[Readable]:
     Each is read once to find out what of it is damaged.
     """
     named: dict[int, str] = {}
-    found: list[tuple[int, str, str]] = []
+    found: dict[int, tuple[str, str]] = {}
+    doomed: set[int] = set()
     with Snapshot(environment, Counters(), "", is_careful=False) as snapshot:
-        for key, stored in snapshot.under(MAIN, NAME):
-            if len(key) < KEY_BYTES_MAX:
-                named[int.from_bytes(stored, "big")] = key[1:].decode(errors="replace")
-        for key, stored in snapshot.under(MAIN, SESSION):
+        # The main tree is gone through as it lies: any key may be damaged.
+        for key, stored in snapshot.every_row(MAIN):
             number = int.from_bytes(key[1:], "big")
-            row = unseal(MAIN, key, stored)
-            if row is not None:
-                found.append((number, decode_session(row).name, ""))
-            else:
-                name = named.get(number, f"session {number}")
-                found.append((number, name, "its checksum differs; the name is what leads to it"))
-    for number, name, problem in found:
+            if key.startswith(NAME) and len(key) < KEY_BYTES_MAX:
+                named[int.from_bytes(stored, "big")] = key[1:].decode(errors="replace")
+            elif key.startswith(DOOMED):
+                doomed.add(number)
+            elif key.startswith(SESSION) and (row := unseal(MAIN, key, stored)) is not None:
+                found[number] = decode_session(row).name, ""
+    names = {name for name, _ in found.values()}
+    for number, name in named.items():
+        if number not in found and number not in doomed and name not in names:
+            found[number] = name, "its checksum differs, or it is not there; a name leads to it"
+    for number, (name, problem) in sorted(found.items()):
         yield _readable(environment, number, name, problem)
 
 
 def _readable(environment: Environment, session: int, name: str, problem: str) -> Readable:
     left_out = [Problem(name, f"session {session}", problem)] if problem else []
 
-    def rows(snapshot: Snapshot) -> WholeRows:
-        return WholeRows(snapshot, session)
+    def rows() -> WholeRows:
+        counters = Counters()
+        return WholeRows(partial(Snapshot, environment, counters, name, is_careful=False), session)
 
     def items() -> Iterator[SnapshotItem]:
-        with Snapshot(environment, Counters(), name, is_careful=False) as snapshot:
-            yield from rows(snapshot).items()
+        return rows().items()
 
+    read = rows()
     try:
         check_name(name, "sessionId")
-        with Snapshot(environment, Counters(), name, is_careful=False) as snapshot:
-            read = rows(snapshot)
-            for _ in read.items():
-                pass
+        for _ in read.items():
+            pass
     except MissingDriverError:
         raise
     except PicoError as error:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
-import lmdb
 from msgspec import UNSET, Raw
 
 from pico_lmdb.layout import (
@@ -59,6 +58,7 @@ from pico_lmdb.rows import (
 )
 from pico_lmdb.snapshot import Snapshot
 from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
+from pico_store.compression import is_compressed
 from pico_store.entry_body import EntryColumns, unpack_entry
 from pico_store.errors import MissingDriverError, PicoError, StoreDamagedError
 from pico_store.limits import SEQ_MAX
@@ -84,13 +84,14 @@ DAMAGE: Final = (PicoError, LookupError, ValueError, TypeError, struct.error, As
 class WholeRows:
     """Reads every row of a session by itself, and notes those that are not whole."""
 
-    def __init__(self, snapshot: Snapshot, session: int) -> None:
+    def __init__(self, reading: Callable[[], Snapshot], session: int) -> None:
+        """Take what lends a state: a new one for each walk, for an error may end one."""
         self.problems: dict[str, str] = {}
         """What is not whole, and why."""
         self.lost: set[int] = set()
         """The numbers of records that are not."""
         self.is_lost_known = True
-        self._snapshot = snapshot
+        self._reading = reading
         self._session = session
         self._of_session = session.to_bytes(4, "big")
         self._kinds: dict[int, str] = {}
@@ -129,20 +130,23 @@ class WholeRows:
         """Yield the keys of whole rows, and what is made of these."""
         stop, last = after_prefix(prefix), b""
         try:
-            for key, stored in self._snapshot.around(tree, prefix):
-                row = unseal(tree, key, stored) if is_sealed(tree, key) else stored
-                if row is None and key.startswith(prefix):
-                    self._lose(tree, key, where(key), "its checksum differs")
-                if row is None or key < prefix or key <= last:
-                    # A damaged key says nothing of where the walk has come to.
-                    continue
-                if key >= stop:
-                    break
-                last = key
-                found = self._made(partial(make, row), tree, key, where)
-                if found is not None:
-                    yield key, found
-        except (lmdb.Error, StoreDamagedError) as error:
+            with self._reading() as snapshot:
+                for key, stored in snapshot.around(tree, prefix):
+                    row = unseal(tree, key, stored) if is_sealed(tree, key) else stored
+                    if row is None and key.startswith(prefix):
+                        self._lose(tree, key, where(key), "its checksum differs")
+                    if row is None or key < prefix or key <= last:
+                        # A damaged key says nothing of where the walk has come to.
+                        continue
+                    if key >= stop:
+                        break
+                    last = key
+                    found = self._made(partial(make, row), tree, key, where)
+                    if found is not None:
+                        yield key, found
+        except MissingDriverError:
+            raise
+        except PicoError as error:
             what = f"{reason(error)}; what is behind it cannot be read"
             self.problems.setdefault(f"rows from {prefix!r} on", what)
             self.is_lost_known = False
@@ -168,7 +172,11 @@ class WholeRows:
 
     def _again(self, tree: int, key: bytes, where: Callable[[bytes], str]) -> bytes | None:
         """Return a whole row that a walk found."""
-        stored = self._snapshot.get(tree, key)
+        try:
+            with self._reading() as snapshot:
+                stored = snapshot.get(tree, key)
+        except PicoError:
+            stored = None
         row = None if stored is None else unseal(tree, key, stored)
         if row is None:
             # A damaged page shows a row to a walk and hides it from a search.
@@ -176,7 +184,13 @@ class WholeRows:
         return row
 
     def _plain(self, body: bytes | Raw) -> JsonValue:
-        return unpack(self._snapshot.plain(body))
+        return unpack(self._text(body))
+
+    def _text(self, body: bytes | Raw) -> bytes:
+        if not is_compressed(bytes(body)):
+            return bytes(body)
+        with self._reading() as snapshot:
+            return snapshot.plain(body)
 
     # --- Records ---
 
@@ -201,7 +215,7 @@ class WholeRows:
     def _entry(self, key: bytes, row: EntryRow) -> Entry:
         id, kind = Seq(last_number(key, 4)[0]), self._kind(row.kind)
         columns = EntryColumns(id, row.conversation, kind, row.key, row.by_task, row.head)
-        return unpack_entry(columns, self._snapshot.plain(row.body))
+        return unpack_entry(columns, self._text(row.body))
 
     def _live_tasks(self) -> Iterator[Task]:
         for key, row in self._rows(MAIN, of_session(LIVE, self._session), _task, decode_task):
