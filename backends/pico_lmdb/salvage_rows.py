@@ -129,18 +129,22 @@ class WholeRows:
     ) -> Iterator[tuple[bytes, T]]:
         """Yield the keys of whole rows, and what is made of these."""
         stop, last = after_prefix(prefix), b""
+        strays: list[bytes] = []
         try:
             with self._reading() as snapshot:
                 for key, stored in snapshot.around(tree, prefix):
                     row = unseal(tree, key, stored) if is_sealed(tree, key) else stored
                     if row is None and key.startswith(prefix):
                         self._lose(tree, key, where(key), "its checksum differs")
+                    elif row is None and last:
+                        strays.append(key)
                     if row is None or key < prefix or key <= last:
                         # A damaged key says nothing of where the walk has come to.
                         continue
                     if key >= stop:
                         break
                     last = key
+                    self._note_strays(tree, strays)
                     found = self._made(partial(make, row), tree, key, where)
                     if found is not None:
                         yield key, found
@@ -150,6 +154,13 @@ class WholeRows:
             what = f"{reason(error)}; what is behind it cannot be read"
             self.problems.setdefault(f"rows from {prefix!r} on", what)
             self.is_lost_known = False
+
+    def _note_strays(self, tree: int, strays: list[bytes]) -> None:
+        """Note rows whose keys are damaged so far that they seem to be of others, among ours."""
+        for key in strays:
+            self.problems.setdefault(f"row {key!r} of tree {tree}", "its checksum differs")
+            self.is_lost_known = False
+        strays.clear()
 
     def _made(
         self, make: Callable[[], T], tree: int, key: bytes, where: Callable[[bytes], str]
