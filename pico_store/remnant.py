@@ -82,7 +82,7 @@ class Remnant:
         self._batches.sort(key=lambda batch: batch.first)
         self._links.settle(self._tasks)
         for marker in self._markers:
-            if self._keeps_marker(marker):
+            if not self._is_aimless(marker):
                 self._written.add(_place(marker, marker.address))
 
     @property
@@ -116,8 +116,12 @@ class Remnant:
             match item:
                 case Entry() | Task():
                     kept, number, task = self._record(item, tell), item.id, None
+                case ListMarker() if self._is_aimless(item):
+                    what = f"the element that it removes, {item.element}, is not shown; left out"
+                    tell(f"list marker {item.seq}", what)
+                    continue
                 case ValueVersion() | ListItem() | ListMarker():
-                    kept, number, task = self._state(item, tell), _number(item), _task(item)
+                    kept, number, task = self._state(item), _number(item), _task(item)
                 case AddressPolicy() if not self._links.is_live(item.address.conversation):
                     kept, number, task = None, item.address.conversation, None
                 case _:
@@ -214,30 +218,25 @@ class Remnant:
         tell(f"task {item.id}", f"comes after {missing}, which is lost; waits for that no more")
         return msgspec.structs.replace(item, after=after)
 
-    def _state(self, item: _State, tell: Tell) -> _State | None:
+    def _state(self, item: _State) -> _State | None:
         address = item.address
         if isinstance(address, ScratchAddress):
-            return item if self._has_task(address.task, live=True) else None
+            return item if self._has_task(address.task) else None
         if not isinstance(address, ConversationAddress):
             return item
         if not self._links.keeps(address.conversation, _number(item)):
             return None
         if not address.rewind and not self._links.is_live(address.conversation):
             return None
-        if isinstance(item, ListMarker) and not self._keeps_marker(item):
-            what = f"the element that it removes, {item.element}, is not shown; left out"
-            tell(f"list marker {item.seq}", what)
-            return None
         return item
 
-    def _keeps_marker(self, marker: ListMarker) -> bool:
+    def _is_aimless(self, marker: ListMarker) -> bool:
+        """Tell whether a marker of a conversation that is kept removes what that does not show."""
         reader = marker.address.conversation
-        if not self._links.keeps(reader, marker.seq):
+        if marker.element is None or not self._links.keeps(reader, marker.seq):
             return False
-        if marker.element is None:
-            return True
         home = self._elements.get(marker.element)
-        return (
+        return not (
             home is not None
             and home[1:] == _place(marker, marker.address)[1:]
             and self._links.keeps(home[0], marker.element)
@@ -258,13 +257,11 @@ class Remnant:
             yield AddressPolicy(address, shape)
 
     def _keeps_batch(self, batch: BatchRange) -> bool:
-        return batch.task is None or self._has_task(batch.task, live=True)
+        return batch.task is None or self._has_task(batch.task)
 
-    def _has_task(self, id: Seq, *, live: bool = False) -> bool:
+    def _has_task(self, id: Seq) -> bool:
         task = self._tasks.get(id)
-        if task is None or not self._links.is_live(task.conversation_id):
-            return False
-        return not live or task.role != "terminal"
+        return task is not None and self._links.is_live(task.conversation_id)
 
     def _lacks_task(self, id: Seq) -> bool:
         """Tell whether a task is lost, and was not deleted."""

@@ -139,7 +139,8 @@ class WholeRows:
                     elif row is None and last:
                         strays.append(key)
                     if row is None or key < prefix or key <= last:
-                        # A damaged key says nothing of where the walk has come to.
+                        # A damaged key says nothing of where the walk has come to, and a damaged
+                        # page may be come to twice.
                         continue
                     if key >= stop:
                         break

@@ -334,6 +334,51 @@ def test_a_lost_conversation_stays_as_far_as_forks_show_it() -> None:
     ]
 
 
+def test_a_head_on_a_lost_inherited_entry_stays_an_inherited_one() -> None:
+    fork = Conversation(id=Seq(5), parent=ForkPoint(ROOT, Seq(4)))
+
+    found, told = mended(around(fork, entry(3), entry(4), entry(6, 5), entry(7, 5, head=2)), {2})
+
+    assert found == around(fork, entry(3), entry(4), entry(6, 5), entry(7, 5, head=3))
+    assert told == ["entry 7: its head, 2, is lost; it is 3 now"]
+
+
+def test_a_removal_of_what_is_inherited_no_more_is_left_out() -> None:
+    fork = Conversation(id=Seq(5), parent=ForkPoint(ROOT, Seq(4)))
+    moved = Conversation(id=Seq(5), parent=ForkPoint(ROOT, Seq(2)))
+    there, here = (ConversationAddress(id, "n", rewind=True) for id in (ROOT, Seq(5)))
+    policy, element = AddressPolicy(there, "list"), ListItem(Seq(3), there, "x")
+    state = (policy, AddressPolicy(here, "list"), element, ListMarker(Seq(6), here, Seq(3)))
+
+    found, told = mended(around(fork, entry(2), *state), {4})
+
+    assert found == around(moved, entry(2), policy, element)
+    assert told == [
+        "conversation 5: left 1 at 4; now at 2",
+        "list 'n' None of conversation 5: no write of it is left; the address is free",
+        "list marker 6: the element that it removes, 3, is not shown; left out",
+    ]
+
+
+def test_a_task_goes_with_its_conversation_and_is_named_no_more() -> None:
+    task = Task(
+        id=Seq(4),
+        conversation_id=Seq(3),
+        kind="k",
+        status="s",
+        role="start",
+        state={"status": "s"},
+    )
+
+    found, told = mended(around(entry(5, by_task_id=4), entry(6, by_task_id=7), task), {3})
+
+    assert found == around(entry(5), entry(6, by_task_id=7))
+    assert told == [
+        "entry 5: the task that wrote it, 4, is lost; it names none",
+        "conversation 3: 1 tasks left out with it",
+    ]
+
+
 def test_the_root_is_made_anew() -> None:
     whole = around(entry(2))
 
@@ -347,7 +392,7 @@ def test_lost_boundaries_are_made_anew() -> None:
     whole = around(entry(2), entry(3), last=4)
     kept = [BatchRange(ROOT, Seq(1)), BatchRange(Seq(3), Seq(3))]
 
-    found, told = mended([*whole[:-1], *kept])
+    found, told = mended([*whole[:-1], *reversed(kept)])
 
     made = [BatchRange(Seq(2), Seq(2)), BatchRange(Seq(4), Seq(4))]
     assert found == [*whole[:-1], kept[0], made[0], kept[1], made[1]]

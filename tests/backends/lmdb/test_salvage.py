@@ -23,7 +23,9 @@ from pico_lmdb.layout import (
     is_sealed,
 )
 from pico_lmdb.rows import CurrentRow, decode_address
+from pico_store.address import Seq
 from pico_store.backends import open_store
+from pico_store.batch import MainBatch
 from pico_store.digest import digest
 from pico_store.records import Conversation, Entry, Task
 from pico_store.remnant import Remnant
@@ -37,7 +39,7 @@ from pico_store.snapshot import (
     ValueVersion,
 )
 from pico_store.storage import Store
-from tests.backends.lmdb.scene import ROOT_BATCH, exported, fill
+from tests.backends.lmdb.scene import ROOT, ROOT_BATCH, TASK, exported, fill, noting
 
 _RECORDS = (RECORDS, VERSIONS, LISTS)
 
@@ -46,7 +48,14 @@ _RECORDS = (RECORDS, VERSIONS, LISTS)
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "a"
     with closing(LmdbStore(str(path))) as store:
-        fill(store.create("a"))
+        storage = store.create("a")
+        fill(storage)
+        storage.commit(noting(storage))
+        by_tasks = [
+            Entry(id=Seq(storage.last_seq + n), conversation_id=ROOT, kind="k", by_task_id=task)
+            for n, task in ((1, TASK), (2, Seq(7)))
+        ]
+        storage.commit(MainBatch(tuple(by_tasks)))
         store.create("b").commit(ROOT_BATCH)
     return path
 
