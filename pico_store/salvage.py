@@ -1,15 +1,16 @@
-"""Saving what is whole of a damaged store: session by session, into a store that was empty."""
+"""Saving what is whole of a damaged store: record by record, into a store that was empty."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from pico_store.digest import DigestingStream, digest
-from pico_store.errors import MissingDriverError, PicoError
+from pico_store.errors import MissingDriverError, PicoError, StoreDamagedError
+from pico_store.remnant import Remnant
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import Problem, Store
@@ -24,6 +25,9 @@ class Readable:
     """Yields the same items at each call, in canonical order; ``None``: nothing is whole."""
     left_out: tuple[Problem, ...] = ()
     """What the items lack, and why."""
+    lost: Container[int] | None = None
+    """The numbers of records that the items lack, so that they may not fit together as they are;
+    `pico_store.remnant` makes them do so. ``None``: they fit."""
 
 
 @runtime_checkable
@@ -45,6 +49,8 @@ class Outcome:
     digest: str
     """Of what was saved; empty where nothing was."""
     left_out: tuple[Problem, ...]
+    altered: tuple[Problem, ...] = ()
+    """What was changed, or left out beside, since it refers to what was."""
 
 
 def salvage(
@@ -86,8 +92,20 @@ def _save(readable: Readable, destination: Store) -> Outcome:
     session, items, left_out = readable.session, readable.items, readable.left_out
     if items is None:
         return Outcome(session, 0, "", left_out)
-    stream = DigestingStream(check_snapshot(items()))
+    altered: list[Problem] = []
+
+    def tell(where: str, what: str) -> None:
+        altered.append(Problem(session, where, what))
+
     try:
+        if readable.lost is not None:
+            remnant = Remnant(items, readable.lost)
+            if remnant.is_empty:
+                raise StoreDamagedError("nothing of it can be read")
+            stream = DigestingStream(check_snapshot(remnant.items(tell)))
+            items = partial(remnant.items, _tell_nobody)
+        else:
+            stream = DigestingStream(check_snapshot(items()))
         for _ in stream:
             pass
     except MissingDriverError:
@@ -104,4 +122,8 @@ def _save(readable: Readable, destination: Store) -> Outcome:
     if found != stream.hexdigest():
         what = f"changed while it was read: digest {stream.hexdigest()}, saved {found}"
         left_out = (*left_out, Problem(session, "session", what))
-    return Outcome(session, stream.count, found, left_out)
+    return Outcome(session, stream.count, found, left_out, tuple(altered))
+
+
+def _tell_nobody(where: str, what: str) -> None:
+    """Say again what was said at the first reading."""

@@ -22,6 +22,10 @@ class Cursor(Protocol):
         """Go to the least key that is not less than one."""
         ...
 
+    def first(self) -> bool:
+        """Go to the least key."""
+        ...
+
     def last(self) -> bool:
         """Go to the greatest key."""
         ...

@@ -203,6 +203,22 @@ class Snapshot:
             "place or checksum is wrong; run pico verify, restore a backup"
         )
 
+    def around(self, tree: int, start: bytes) -> Iterator[Row]:
+        """Yield the rows from some whole one before a key on, as they lie, whole or not.
+
+        Nothing is taken for granted: a damaged key may have led to either side of the place.
+        """
+        cursor = self._transaction.cursor(self._trees[tree])
+        if not (cursor.set_range(start) or cursor.last()):
+            return
+        while cursor.prev():
+            key, stored = cursor.item()
+            if key < start and is_sealed(tree, key) and unseal(tree, key, stored) is not None:
+                break
+        else:
+            cursor.first()
+        yield from cursor.iternext()
+
     def every_row(self, tree: int) -> Iterator[Row]:
         """Yield all rows of a tree."""
         return self._transaction.cursor(self._trees[tree]).iternext()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from pico_lmdb.engine import Transaction
 from pico_lmdb.environment import (
@@ -19,6 +19,7 @@ from pico_lmdb.memo import last_seq
 from pico_lmdb.names import fit
 from pico_lmdb.reclaim import backup_folder, purge, vacuum_folder
 from pico_lmdb.rows import SessionRow, decode_session, pack, seal, unseal
+from pico_lmdb.salvage import salvage_folder
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.storage import LmdbStorage
 from pico_lmdb.verify import verify_folder
@@ -35,6 +36,7 @@ from pico_store.names import check_name, check_outside, check_path
 from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_store.owning import check_opening, owned_problem
+from pico_store.salvage import Readable
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import (
@@ -223,6 +225,14 @@ class LmdbStore:
     def verify(self) -> VerifyReport:
         self._check_open()
         return verify_folder(self._path)
+
+    def salvage(self) -> Iterator[Readable]:
+        """Yield what is whole of each session, row by row.
+
+        A damaged map can end the process that reads it: let it be one that does nothing else.
+        """
+        self._check_open()
+        return salvage_folder(self._environment)
 
     def vacuum(self) -> VacuumReport:
         self._check_open()

@@ -7,6 +7,7 @@ it is forgotten and read anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import apsw
@@ -92,17 +93,35 @@ class KindNames(dict[int, str]):
 class Memo:
     """What one handle remembers of one session."""
 
-    def __init__(self, session: int, db: apsw.Connection) -> None:
-        """Read the extents and kinds."""
+    def __init__(
+        self,
+        session: int,
+        db: apsw.Connection,
+        damaged: Callable[[StoreDamagedError], object] | None = None,
+    ) -> None:
+        """Read the extents and kinds.
+
+        Args:
+            session: The session's key.
+            db: Where it is.
+            damaged: Told of each row that is left out since its checksum differs; without it such
+                a row raises.
+        """
         self.session = session
-        self.numbers = Numbers(_extents(db, session))
+        self.numbers = Numbers(_extents(db, session, damaged))
         self.kinds: dict[str, int] = {}
         self.entry_kinds: dict[str, int] = {}
         """Those of them that entries have."""
         self.kind_names = KindNames(session)
         kinds: list[Row] = db.execute(_KINDS, (session,)).fetchall()
         for row in kinds:
-            kind, name = row[0], _checked_kind(row)
+            try:
+                kind, name = row[0], _checked_kind(row)
+            except StoreDamagedError as error:
+                if damaged is None:
+                    raise
+                damaged(error)
+                continue
             self.kinds[name] = kind
             if row[2]:
                 self.entry_kinds[name] = kind
@@ -135,13 +154,23 @@ class Memo:
             self.kind_names[row[0]] = _checked_kind(row)
 
 
-def _extents(db: apsw.Connection, session: int) -> list[tuple[int, int]]:
+def _extents(
+    db: apsw.Connection,
+    session: int,
+    damaged: Callable[[StoreDamagedError], object] | None = None,
+) -> list[tuple[int, int]]:
     sql = "SELECT high, base, checksum FROM extents WHERE session = ?"
-    found: list[Row] = db.execute(sql, (session,)).fetchall()
-    for high, base, sums in found:
-        if checksum((base, session, high)) != sums:
-            raise StoreDamagedError(f"extent {base} is damaged: its checksum differs; {_THEN}")
-    return [(high, base) for high, base, _ in found]
+    rows: list[Row] = db.execute(sql, (session,)).fetchall()
+    found = []
+    for high, base, sums in rows:
+        if checksum((base, session, high)) == sums:
+            found.append((high, base))
+            continue
+        error = StoreDamagedError(f"extent {base} is damaged: its checksum differs; {_THEN}")
+        if damaged is None:
+            raise error
+        damaged(error)
+    return found
 
 
 def _checked_kind(row: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import apsw
 
@@ -18,6 +18,7 @@ from pico_sqlite.readers import Readers
 from pico_sqlite.reclaim import backup_file, delete_session, vacuum_file
 from pico_sqlite.record_reads import RecordReads
 from pico_sqlite.rows import Rows
+from pico_sqlite.salvage import salvage_file
 from pico_sqlite.storage import SqliteStorage
 from pico_sqlite.verify import verify_file
 from pico_sqlite.writer import Writer
@@ -34,6 +35,7 @@ from pico_store.names import check_name, check_path
 from pico_store.options import BUSY_MS_DEFAULT
 from pico_store.ownership import OwnerRecord, decode_owner, forget_owner, is_alive, new_owner
 from pico_store.owning import check_opening, owned_problem
+from pico_store.salvage import Readable
 from pico_store.snapshot import SnapshotItem
 from pico_store.snapshot_check import check_snapshot
 from pico_store.storage import (
@@ -189,6 +191,11 @@ class SqliteStore:
         self._check_open()
         with self._readers.snapshot() as snapshot:
             return verify_file(snapshot, self._packing.plain)
+
+    def salvage(self) -> Iterator[Readable]:
+        """Yield what is whole of each session, row by row."""
+        self._check_open()
+        return salvage_file(self._readers, self._packing.plain)
 
     def vacuum(self) -> VacuumReport:
         self._check_open()

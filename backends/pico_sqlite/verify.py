@@ -83,8 +83,8 @@ _RowCheck: TypeAlias = tuple[str, str, Callable[[Row], object]]
 _VALUE: Final = "seq, checksum, body, scope, namespace, key"
 _SCRATCH_VALUE: Final = "scratch value"
 _PROBLEMS_MAX: Final = 1_000
-# What decoding a damaged row may raise.
-_DAMAGE: Final = (PicoError, LookupError, ValueError, TypeError)
+DAMAGE: Final = (PicoError, LookupError, ValueError, TypeError)
+"""What decoding a damaged row may raise."""
 
 
 def verify_file(snapshot: Snapshot, plain: Callable[[bytes], bytes]) -> VerifyReport:
@@ -142,7 +142,7 @@ def _session_problems(
             pass
     except MissingDriverError:
         raise
-    except (*_DAMAGE, apsw.Error) as error:
+    except (*DAMAGE, apsw.Error) as error:
         yield Problem(name, "session", str(error))
 
 
@@ -229,7 +229,7 @@ def _row_problems(
             # Scratch values stand below zero.
             bounds = (-last, -max(first, 1)) if what == _SCRATCH_VALUE else (first, last)
             where = f"the first {what} row"
-            for row in _readable(snapshot.stream(f"{sql} BETWEEN ? AND ?", bounds)):
+            for row in readable_rows(snapshot.stream(f"{sql} BETWEEN ? AND ?", bounds)):
                 if isinstance(row, UnicodeDecodeError):
                     yield Problem(name, where, str(row))
                     continue
@@ -239,11 +239,11 @@ def _row_problems(
                 except MissingDriverError:
                     # What cannot be read here is not damaged.
                     raise
-                except _DAMAGE as error:
+                except DAMAGE as error:
                     yield Problem(name, f"{what} row {row[0]}", f"{error}")
 
 
-def _readable(rows: Iterator[Row]) -> Iterator[Row | UnicodeDecodeError]:
+def readable_rows(rows: Iterator[Row]) -> Iterator[Row | UnicodeDecodeError]:
     """Yield the rows, and in place of one with a text that is none, the error of its decoding."""
     while True:
         try:

@@ -56,8 +56,18 @@ def salvage_all(source: str, new: str) -> tuple[list[Outcome], list[Problem]]:
     Raises:
         StoreUnusableError: The new store cannot be made or written.
     """
-    with new_or_existing_store(new):
-        pass
+    try:
+        with new_or_existing_store(new):
+            pass
+        return _salvage_all(source, new)
+    except BaseException:
+        # What was saved by then may be all that can be had, so that it is not removed.
+        if os.path.lexists(split_url(new)[1]):
+            print(f"pico: {new} is not complete; remove it before the next try", file=sys.stderr)
+        raise
+
+
+def _salvage_all(source: str, new: str) -> tuple[list[Outcome], list[Problem]]:
     outcomes: list[Outcome] = []
     while True:
         begun: str | None = None

@@ -47,25 +47,31 @@ def _run(args: Namespace) -> int:
     if new is not None:
         outcomes, beside = salvage_all(args.store, new)
         left_out = [one for outcome in outcomes for one in outcome.left_out] + beside
-        saved_all = not left_out
+        altered = [one for outcome in outcomes for one in outcome.altered]
+        saved_all = not left_out and not altered
         told["salvaged"] = {
             "store": new,
             "sessions": [_outcome_as_json(outcome) for outcome in outcomes],
             "leftOut": [_as_json(problem) for problem in left_out],
+            "altered": [_as_json(change) for change in altered],
         }
         if not args.json:
-            _print_salvaged(new, outcomes, left_out)
+            _print_salvaged(new, outcomes, left_out, altered)
     if args.json:
         print_json(told)
     return 0 if saved_all and not found else 1
 
 
-def _print_salvaged(new: str, outcomes: list[Outcome], left_out: list[Problem]) -> None:
+def _print_salvaged(
+    new: str, outcomes: list[Outcome], left_out: list[Problem], altered: list[Problem]
+) -> None:
     for problem in left_out:
         print_line(f"left out: {_as_text(problem)}")
+    for change in altered:
+        print_line(f"altered: {_as_text(change)}")
     for outcome in outcomes:
         if outcome.items:
-            how = "in part" if outcome.left_out else "as it reads"
+            how = "as it reads" if _is_whole(outcome) else "in part"
             items = plural(outcome.items, "item")
             print_line(f"{outcome.digest}  {outcome.session}  {items}, saved {how}")
     saved = sum(1 for outcome in outcomes if outcome.items)
@@ -111,13 +117,16 @@ def _as_text(problem: Problem) -> str:
     return f"{where}{problem.where}: {problem.what}"
 
 
+def _is_whole(outcome: Outcome) -> bool:
+    return bool(outcome.items) and not outcome.left_out and not outcome.altered
+
+
 def _outcome_as_json(outcome: Outcome) -> JsonObject:
-    whole = bool(outcome.items) and not outcome.left_out
     return {
         "session": outcome.session,
         "items": outcome.items,
         "digest": outcome.digest or None,
-        "whole": whole,
+        "whole": _is_whole(outcome),
     }
 
 

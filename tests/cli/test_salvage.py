@@ -14,7 +14,9 @@ from pico_store.address import Seq, SessionAddress
 from pico_store.backends import open_store
 from pico_store.batch import MainBatch, ValueSet
 from pico_store.digest import digest
-from pico_store.records import Conversation, JsonObject
+from pico_store.errors import StoreFullError
+from pico_store.records import BatchRange, Conversation, Entry, JsonObject
+from pico_store.remnant import Remnant
 from pico_store.salvage import Outcome, salvage
 from pico_store.storage import Store
 from tests.cli.running import Pico
@@ -40,6 +42,7 @@ class Salvaged(Struct, rename="camel"):
     store: str
     sessions: list[Saved]
     left_out: list[LeftOut]
+    altered: list[LeftOut]
 
 
 def salvaged(told: JsonObject) -> Salvaged:
@@ -97,11 +100,17 @@ def test_a_whole_store_arrives_whole(pico: Pico, fill: Fill, tmp_path: Path, sch
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "lmdb"])
-def test_a_damaged_session_does_not_keep_the_others(
+def test_a_damaged_record_alone_is_left_out(
     pico: Pico, fill: Fill, tmp_path: Path, scheme: str
 ) -> None:
     url, new = fill(scheme), f"jsonl:{tmp_path / 'new'}"
     expected = pico.done("digest", url, "good")
+    with closing(open_store(url)) as store, closing(store.open("s", read_only=True)) as storage:
+        items = list(storage.export())
+    (lost,) = [item for item in items if b"turn_me" in msgspec.json.encode(item)]
+    assert isinstance(lost, Entry)
+    rest = [item for item in items if item is not lost]
+    left = digest(Remnant(lambda: iter(rest), {lost.id}).items(lambda where, what: None))
     flip(tmp_path / "store")
     before = bytes_of(tmp_path / "store")
 
@@ -109,14 +118,81 @@ def test_a_damaged_session_does_not_keep_the_others(
 
     assert ended.code == 1
     saved = salvaged(ended.json())
-    (lost,) = saved.left_out
-    assert lost.session == "s"
-    assert "entry" in lost.what
+    (problem,) = saved.left_out
+    assert (problem.session, problem.what) == ("s", "its checksum differs")
+    assert problem.where in (f"entry {lost.id}", f"record {lost.id}")
     good, bad = saved.sessions
     assert (good.session, good.whole) == ("good", True)
-    assert (bad.session, bad.whole, bad.items, bad.digest) == ("s", False, 0, None)
-    assert pico.done("digest", new) == expected
+    assert (bad.session, bad.whole, bad.items, bad.digest) == ("s", False, len(rest), left)
+    assert pico.done("digest", new, "good") == expected
+    assert pico("verify", new).code == 0
     assert bytes_of(tmp_path / "store") == before
+
+
+def test_a_log_with_a_damaged_snapshot_is_saved_up_to_the_bad_line(
+    pico: Pico, fill: Fill, tmp_path: Path
+) -> None:
+    url, new = fill("jsonl"), f"sqlite:{tmp_path / 'new'}"
+    log = tmp_path / "store" / "s" / "main.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    with closing(open_store(url)) as store, closing(store.open("s", read_only=True)) as storage:
+        items = list(storage.export())
+    # The boundaries of the batches stand behind all else.
+    last = next(index for index, line in enumerate(lines) if line.startswith(b'{"batches":'))
+    lines[last] = lines[last].replace(b"[", b"[1", 1)
+    log.write_bytes(b"".join(lines))
+    before = bytes_of(tmp_path / "store")
+
+    ended = pico("verify", url, "--salvage", new, "--json")
+
+    assert ended.code == 1
+    saved = salvaged(ended.json())
+    (problem,) = saved.left_out
+    assert problem.where == str(log)
+    assert "damaged within its first part: checksum " in problem.what
+    assert [change.session for change in saved.altered] == ["s"]
+    assert "its boundaries are lost" in saved.altered[0].what
+    with closing(open_store(new)) as store, closing(store.open("s", read_only=True)) as storage:
+        found = list(storage.export())
+    records = [item for item in items if not isinstance(item, BatchRange)]
+    assert [item for item in found if not isinstance(item, BatchRange)] == records
+    assert bytes_of(tmp_path / "store") == before
+
+
+def test_what_points_at_the_lost_is_told(pico: Pico, tmp_path: Path) -> None:
+    url, new = f"sqlite:{tmp_path / 'store'}", str(tmp_path / "new")
+    with closing(open_store(url)) as store, closing(store.create("s")) as storage:
+        entries = [
+            Entry(id=Seq(id), conversation_id=Seq(1), kind="k", data=data, head=head)
+            for id, data, head in ((2, "turn_me", None), (3, None, None), (4, None, Seq(2)))
+        ]
+        storage.commit(MainBatch((Conversation(id=Seq(1)), *entries)))
+    flip(tmp_path / "store")
+
+    ended = pico("verify", url, "--salvage", new)
+
+    assert ended.code == 1
+    assert "left out: session s, entry 2: its checksum differs\n" in ended.out
+    assert "altered: session s, entry 4: its head, 2, is lost; it is 3 now\n" in ended.out
+    assert "5 items, saved in part\n" in ended.out
+
+
+def test_a_store_that_cannot_be_completed_is_named(
+    pico: Pico, fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, new = fill("sqlite"), f"sqlite:{tmp_path / 'new'}"
+
+    def full(*_: object) -> Iterator[Outcome]:
+        raise StoreFullError("no room left")
+        yield
+
+    monkeypatch.setattr("pico_store.commands.salvage.salvage", full)
+
+    ended = pico("verify", url, "--salvage", new)
+
+    assert ended.code not in (0, 1)
+    assert f"pico: {new} is not complete; remove it before the next try\n" in ended.err
+    assert "no room left" in ended.err
 
 
 def test_a_log_is_saved_up_to_the_batch_before_its_bad_line(pico: Pico, tmp_path: Path) -> None:
