@@ -10,7 +10,7 @@ from pico_harness.errors import SessionClosedError, WaitCycleError
 from pico_harness.operations import Step
 from pico_harness.scheduler import Action
 from pico_store.batch import Batch, MainBatch, PatchTask
-from pico_store.errors import PicoError
+from pico_store.errors import PicoError, RetryableError
 from pico_store.limits import BATCH_WRITES_MAX
 
 
@@ -67,8 +67,10 @@ class Lifecycle:
 
     def _stop_ended(self, stopping: asyncio.Task[None]) -> None:
         # Whoever asked may be gone; and what did not end the session can be asked for again.
-        failed = stopping.cancelled() or stopping.exception() is not None
-        if failed and self._driver.scheduler.phase in ("open", "stopping"):
+        error = asyncio.CancelledError() if stopping.cancelled() else stopping.exception()
+        is_open = self._driver.scheduler.phase in ("open", "stopping")
+        # A refused mark has ended nothing; if a close came meanwhile, asking again tells of that.
+        if isinstance(error, RetryableError) or (error is not None and is_open):
             self._stopping = None
 
     async def _stop(self) -> None:
