@@ -78,7 +78,7 @@ class Lifecycle:
         step = Step(self._driver, self._marks, self._stopped)
         # One batch marks so many; where nothing marked can run, the first of them ends it all.
         while await self._driver.line.run(step, Call()) and scheduler.phase == "stopping":
-            step = Step(self._driver, self._marks, self._stopped)
+            step = Step(self._driver, self._more_marks, self._stopped)
         await asyncio.shield(self._decided)
         if self._driver.admission.fault is not None:
             raise self._driver.admission.faulted()
@@ -90,6 +90,10 @@ class Lifecycle:
         if left:
             problem = f"closed with {left} marked tasks that had not ended"
             raise SessionClosedError(f"{problem}; they are aborted when the session is driven next")
+
+    def _more_marks(self) -> Batch | None:
+        # The last task may have ended before the line got here, and the session with it.
+        return self._marks() if self._driver.scheduler.phase == "stopping" else None
 
     def _marks(self) -> Batch | None:
         self._driver.admission.check_phase()

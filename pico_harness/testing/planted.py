@@ -369,12 +369,6 @@ _FOUND: Final = (
         "self._stopping = None",
         "pass",
     ),
-    _fault(
-        "a shutdown of parked work alone says that it was closed",
-        "lifecycle:Lifecycle._stop",
-        ' and scheduler.phase == "stopping":',
-        ":",
-    ),
 )
 
 FAULTS: Final = (*_WRITING, *_INDEXES, *_DECIDING, *_WAITING, *_LIFE, *_FOUND)
