@@ -77,7 +77,7 @@ class Lifecycle:
         scheduler = self._driver.scheduler
         step = Step(self._driver, self._marks, self._stopped)
         # One batch marks so many; where nothing marked can run, the first of them ends it all.
-        while await self._driver.line.run(step, Call()) and scheduler.phase == "stopping":
+        while await self._driver.line.run(step, Call()):
             step = Step(self._driver, self._more_marks, self._stopped)
         await asyncio.shield(self._decided)
         if self._driver.admission.fault is not None:
