@@ -424,7 +424,7 @@ class Driver:
     def _broken(self, broken: Broken) -> None:
         invocation = broken.invocation
         id = invocation.task_id
-        abandoned = isinstance(broken.error, asyncio.CancelledError)
+        abandoned = isinstance(broken.error, AbandonedError)
         report = FaultReport(id, invocation.kind, invocation.method, broken.problem, broken.error)
         # A script that ends without closing did nothing wrong.
         if not isinstance(broken.error, AbandonedError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,5 +33,6 @@ def tell(report: FaultReport, listener: Callable[[FaultReport], None] | None) ->
     if listener is not None:
         try:
             listener(report)
-        except Exception:  # noqa: BLE001 - what follows must not depend on who listens
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - logged whole
+            # What follows must not depend on who listens.
             _LOG.exception("the listener of reports raised")

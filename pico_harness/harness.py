@@ -107,7 +107,12 @@ class Harness(SessionReads):
         lifecycle = Lifecycle(driver)
         harness = cls(driver, conversations, lifecycle, task_kinds, entry_kinds)
         if not storage.last_seq:
-            await driver.commit(partial(_make_root, root_values or {}), HOST)
+            try:
+                await driver.commit(partial(_make_root, root_values or {}), HOST)
+            except BaseException:
+                # The storage stays the caller's, who may try again with it.
+                driver.on_closed()
+                raise
         return harness
 
     # --- Conversations ---

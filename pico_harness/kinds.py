@@ -206,6 +206,9 @@ def check_declaration(kind: TaskDeclaration) -> None:
         KindError: No name, no or wrong states, two variants of one status, a first one that is not
             ``start``, or a status that only the harness gives.
     """
+    if isinstance(kind, type):
+        problem = f"the class {kind.__name__} where a kind is expected"
+        raise KindError("TASKS-1", f"{problem}; allowed: an instance, {kind.__name__}()")
     where = type(kind).__name__
     name = getattr(kind, "name", None)
     if type(name) is not str or not name:

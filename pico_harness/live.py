@@ -69,7 +69,7 @@ class LiveIndex:
         self._tasks: dict[Seq, LiveTask] = {}
         self._conversations: dict[Seq, dict[Seq, None]] = {}
         self._foreground: dict[Seq, int] = {}
-        self._kinds: dict[str, int] = {}
+        self._kinds: dict[str, dict[Seq, None]] = {}
         self.foreground_total = 0
         """How many live tasks are not in the background."""
         found = list(tasks)
@@ -108,6 +108,10 @@ class LiveIndex:
     def kinds(self) -> list[str]:
         """Return the names of the kinds that have live tasks."""
         return list(self._kinds)
+
+    def of_kind(self, name: str) -> list[Seq]:
+        """Return the live tasks of a kind."""
+        return list(self._kinds.get(name, ()))
 
     def has_kind(self, name: str) -> bool:
         """Tell whether a kind has live tasks."""
@@ -158,7 +162,7 @@ class LiveIndex:
     def _add_links(self, live: LiveTask) -> None:
         task = live.task
         self._conversations.setdefault(task.conversation_id, {})[task.id] = None
-        self._kinds[task.kind] = self._kinds.get(task.kind, 0) + 1
+        self._kinds.setdefault(task.kind, {})[task.id] = None
         if not task.background:
             self.foreground_total += 1
             known = self._foreground.get(task.conversation_id, 0)
@@ -195,7 +199,10 @@ class LiveIndex:
         del members[task.id]
         if not members:
             del self._conversations[task.conversation_id]
-        _count_down(self._kinds, task.kind)
+        alike = self._kinds[task.kind]
+        del alike[task.id]
+        if not alike:
+            del self._kinds[task.kind]
         if not task.background:
             self.foreground_total -= 1
             _count_down(self._foreground, task.conversation_id)

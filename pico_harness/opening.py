@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Literal
+from weakref import ref
 
 from pico_harness.admission import Admission
 from pico_harness.ancestry import Ancestry
@@ -21,7 +22,7 @@ from pico_harness.runtime import TaskRuntime
 from pico_harness.scheduler import Scheduler
 from pico_harness.task_kind import RunnableKind
 from pico_harness.telemetry import Telemetry
-from pico_store.errors import StoreIOError
+from pico_store.errors import SessionOwnedError, StoreIOError
 from pico_store.records import Task
 from pico_store.storage import Storage
 
@@ -47,6 +48,10 @@ class Options:
 
 DEFAULTS = Options()
 
+# The storages that harnesses of this process work on: two on one would both run its tasks. Weak, so
+# that one that was dropped without a close gives its session back.
+_HELD: dict[int, ref[Storage]] = {}
+
 
 def make_driver(
     storage: Storage, kinds: Registry[RunnableKind], options: Options
@@ -58,14 +63,18 @@ def make_driver(
     if storage.read_only:
         problem = "the storage was opened read-only"
         raise StoreIOError(f"{problem}; a harness needs it for writing")
+    held = _HELD.get(id(storage))
+    if held is not None and held() is storage:
+        problem = f"session {storage.session_id!r:.80} has a harness on this storage already"
+        raise SessionOwnedError(f"{problem}; use that one, or close it first")
     known = _Kinds(kinds)
     live = read_live(storage)
     # The three need one another: links are found in the live index and in storage.
     ancestry = Ancestry(lambda conversation: admission.above(conversation))
     scheduler = Scheduler(live, ancestry, known.has_task_kind, crashes_max=options.crashes_max)
     admission = Admission(scheduler, storage)
-    for id in live.ids():
-        ancestry.hold(live[id].task.conversation_id)
+    for task_id in live.ids():
+        ancestry.hold(live[task_id].task.conversation_id)
 
     def run(invocation: Invocation, task: Task) -> Coroutine[object, object, None]:
         runtime = TaskRuntime(driver, conversations, invocation)
@@ -84,7 +93,17 @@ def make_driver(
         on_report=options.on_report,
         on_task_fault=options.on_task_fault,
     )
-    driver.on_closed = thread.end
+    try:
+        _HELD[id(storage)] = ref(storage)
+    except TypeError:
+        # Some other party's storage cannot be referred to so; its owner sees to this.
+        pass
+
+    def closed() -> None:
+        _HELD.pop(id(storage), None)
+        thread.end()
+
+    driver.on_closed = closed
     conversations = Conversations(driver, options.intake)
     return driver, conversations
 

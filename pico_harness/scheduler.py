@@ -27,6 +27,9 @@ from pico_harness.waits import Outcome, Waiter, Waits
 from pico_store.address import Seq
 from pico_store.records import Task
 
+_WORDS_MAX = 2_000
+"""Characters of an exception's text that a report keeps."""
+
 Phase: TypeAlias = Literal["open", "stopping", "closing", "faulted", "closed"]
 
 
@@ -371,9 +374,10 @@ class Scheduler:
             return
         if not self._any_parked():
             return
-        ids = self.live.foreground_ids(conversation)
-        stuck = self._stuck(ids)
-        if len(stuck) == len(ids):
+        stuck = [
+            live.task.id for live in self._stuck() if live.task.conversation_id == conversation
+        ]
+        if len(stuck) == self.live.foreground(conversation):
             for waiter in waiters:
                 self._resolve(waiter, TaskParkedError(stuck), actions)
 
@@ -386,29 +390,27 @@ class Scheduler:
             return
         if not self._any_parked():
             return
-        ids = [id for id in self.live.ids() if not self.live[id].task.background]
-        stuck = self._stuck(ids)
-        if len(stuck) == len(ids):
+        stuck = [live.task.id for live in self._stuck()]
+        if len(stuck) == self.live.foreground_total:
             for waiter in list(self.waits.session):
                 self._resolve(waiter, TaskParkedError(stuck), actions)
 
     def _any_parked(self) -> bool:
         return bool(self._crashed) or not all(map(self._can_run, self.live.kinds()))
 
-    def _stuck(self, ids: list[Seq]) -> list[Seq]:
-        """Return those of the tasks that are parked, or wait for one that is."""
-        stuck: list[Seq] = []
-        for id in ids:
-            stack, met = [id], {id}
-            while stack:
-                live = self.live[stack.pop()]
-                if self.parked(live):
-                    stuck.append(id)
-                    break
-                above = live.waits_for - met
-                met |= above
-                stack += above
-        return sorted(stuck)
+    def _stuck(self) -> list[LiveTask]:
+        """Return the foreground tasks that are parked, or wait for one that is."""
+        # From the parked ones to what waits for them: the rest of the work is not looked at.
+        unknown = [kind for kind in self.live.kinds() if not self._can_run(kind)]
+        stack = [id for kind in unknown for id in self.live.of_kind(kind)]
+        stack = [id for id in (*stack, *self._crashed) if self.parked(self.live[id])]
+        met = set(stack)
+        while stack:
+            below = [id for id in self.live[stack.pop()].dependents if id not in met]
+            met.update(below)
+            stack += below
+        stuck = [self.live[id] for id in sorted(met)]
+        return [live for live in stuck if not live.task.background]
 
     def _test_drained(self, actions: list[Action]) -> None:
         if self._drained or self.running or self.phase == "open":
@@ -425,6 +427,7 @@ class Scheduler:
 def _words(error: BaseException) -> str:
     """Return what an exception says; even one that fails to say it is reported."""
     try:
-        return f": {error}"
-    except Exception:  # noqa: BLE001 - a kind's own error may do anything
+        words = str(error)
+    except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a kind's error may do anything
         return ", which cannot be shown"
+    return f": {words[:_WORDS_MAX]}{' ...' if len(words) > _WORDS_MAX else ''}"

@@ -26,20 +26,26 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-def plain(value: object, what: str) -> JsonValue:
-    """Return a typed value as JSON.
+def plain(value: object, type: type[object], what: str) -> JsonValue:
+    """Return a typed value as JSON, from which the same type can be read again.
 
     Args:
         value: Of any type that has a form in JSON.
+        type: What a read will ask for. Records do not check their fields when they are made, so
+            what could be written and never read is found here.
         what: What it is, for messages.
 
     Raises:
-        StoredTypeError: A part of it has none.
+        StoredTypeError: A part of it has no form in JSON, or is of another type.
     """
     try:
         found: JsonValue = msgspec.to_builtins(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoredTypeError("STATE-2", f"{what}: {error}; allowed: what JSON can hold") from error
+    try:
+        msgspec.convert(found, type)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise StoredTypeError("STATE-2", f"{what}: {error}") from error
     return found
 
 
@@ -76,7 +82,7 @@ class _Name(Generic[T_co]):
         """Return a value as it is stored."""
         if self.type is None:
             return own(value)  # type: ignore[return-value]
-        return plain(value, f"{self.scope} state {self.namespace!r}")
+        return plain(value, self.type, f"{self.scope} state {self.namespace!r}")
 
     def decode(self, stored: JsonValue) -> T_co:
         """Return a stored value as its type.

@@ -39,6 +39,7 @@ from pico_store.records import (
     Entry,
     ForkPoint,
     JsonObject,
+    JsonValue,
     Page,
     Replace,
     Task,
@@ -167,7 +168,11 @@ class Tx(TxReads):
             problem = f"an entry of kind {shown(kind)}"
             raise KindError("KIND-1", f"{problem}; allowed: an EntryKind")
         id = Seq(self.first + len(self.writes))
-        stored = own(data) if kind.type is None else plain(data, f"entry of kind {kind.name!r}")
+        stored: JsonValue | D | None
+        if kind.type is None or data is None:
+            stored = own(data)
+        else:
+            stored = plain(data, kind.type, f"entry of kind {kind.name!r}")
         entry = Entry(
             id=id,
             conversation_id=self._conversation(conversation),
@@ -344,7 +349,7 @@ def _own_edit(edit: ContextEdit) -> ContextEdit:
 
 
 def _stored(state: TaskState, kind: str) -> JsonObject:
-    return plain(state, f"state {status_of(state)!r} of kind {kind!r}")  # type: ignore[return-value]
+    return plain(state, type(state), f"state {status_of(state)!r} of kind {kind!r}")  # type: ignore[return-value]
 
 
 class ScratchTx(TxReads):

@@ -459,8 +459,9 @@ def differing(found: LiveIndex, stored: Sequence[Task]) -> str | None:
             dependents, expected = sorted(known.dependents), sorted(frees.get(id, ()))
             if dependents != expected:
                 return f"task {id} frees {dependents}, stored {expected}"
-    if (found._conversations, found._kinds) != (members, kinds):
-        return f"members {found._conversations}, {found._kinds}; stored {members}, {kinds}"
+    alike = {name: len(found.of_kind(name)) for name in found.kinds()}
+    if (found._conversations, alike) != (members, kinds):
+        return f"members {found._conversations}, {alike}; stored {members}, {kinds}"
     counts = (found._foreground, found.foreground_total)
     if counts != (foreground, sum(foreground.values())):
         return f"foreground {counts}, stored {foreground}"

@@ -138,7 +138,7 @@ async def test_a_broken_execute_with_the_option_ends_its_task_alone(
 @on_loop
 async def test_a_cancellation_that_nobody_asked_for_stops_the_session(world: World) -> None:
     kind = Script(_cancels)
-    harness = await world.open(kind, options=Options(on_task_fault="task"))
+    harness = await world.open(kind)
     root = await harness.root()
     id = await root.commit(lambda tx: tx.task(kind, Planned()))
 
