@@ -18,7 +18,7 @@ from pico_harness.testing.storage import Fault
 from pico_store.backends import open_store
 
 # With the hunts for planted faults about 20,000 schedules.
-RANDOM_RUNS = 6_000
+RANDOM_RUNS = 4_000
 DELAYED_RUNS = 8_000
 CRASHED_RUNS = 2_000
 CRASHES: Final[tuple[Fault, ...]] = ("crash_before", "crash_after")
@@ -70,7 +70,7 @@ def test_a_crash_at_any_commit_changes_nothing_in_the_end() -> None:
 
 @pytest.mark.parametrize("backend", ["sqlite:", "jsonl:", "lmdb:"])
 def test_no_schedule_breaks_a_promise_on_disk(backend: str) -> None:
-    tally = campaign(range(100), backend=backend)
+    tally = campaign(range(40), backend=backend)
 
     assert not tally.failures, "\n".join(failed(tally.failures[0], backend))
 
