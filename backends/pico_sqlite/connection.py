@@ -115,13 +115,16 @@ def _check_header(path: str, *, create: bool) -> None:
         if not create:
             raise StoreUnusableError(f"no store at {path}: the file is empty")
         return
+    before = _state_of(path)
     first = _first_bytes(path) if found.st_size >= _PAGE_BYTES_MIN else b""
     header = first[:_PAGE_BYTES_MIN]
     if not header.strip(b"\0") and os.path.exists(f"{path}-journal"):
         # The power failed while the file was made; SQLite undoes that when it opens it.
         return
-    # Beside a log or a journal, a power cut may have left any sector old: SQLite mends that.
-    is_settled = not any(_bytes_of(path + end) for end in ("-wal", "-journal"))
+    # Beside a log or a journal, a power cut may have left any sector old, and another process may
+    # have written while the file was read: SQLite sees to both.
+    _, *logs = before
+    is_settled = not any(bytes for bytes, _ in logs) and _state_of(path) == before
     is_ours = is_settled and SCHEMA[1].encode() in first
     is_marked = header[68:72] == APPLICATION_ID.to_bytes(4, "big")
     has_magic = header.startswith(_MAGIC)
@@ -144,11 +147,17 @@ def _check_header(path: str, *, create: bool) -> None:
     )
 
 
-def _bytes_of(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
+def _state_of(path: str) -> list[tuple[int, int]]:
+    """Return the size in bytes and the time of change of a file, of its log and of its journal."""
+    state = []
+    for name in (path, f"{path}-wal", f"{path}-journal"):
+        try:
+            found = os.stat(name)
+        except OSError:
+            state.append((0, 0))
+        else:
+            state.append((found.st_size, found.st_mtime_ns))
+    return state
 
 
 def _first_bytes(path: str) -> bytes:
@@ -248,13 +257,13 @@ def connect(path: str, *, busy_ms: int, read_only: bool) -> apsw.Connection:
     with translated(path, "open"):
         db = apsw.Connection(name, flags=flags | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=200)
         try:
-            db.set_busy_timeout(busy_ms)
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             # Only an empty file takes it. A commit writes whole pages to the log, mostly one or two
             # with little on them; half of SQLite's usual size costs a sixth less CPU.
             if not read_only:
                 db.pragma("page_size", 2048)
                 _switch_to_log(db, path, busy_ms)
+            db.set_busy_timeout(busy_ms)
             db.pragma("wal_autocheckpoint", 1000)
             db.pragma("journal_size_limit", WAL_BYTES_MAX)
             db.pragma("cache_size", -8192)
@@ -281,7 +290,11 @@ def close_last(db: apsw.Connection, path: str, *, wrote: bool) -> None:
 
 
 def _switch_to_log(db: apsw.Connection, path: str, busy_ms: int) -> None:
-    """Switch to WAL; SQLite does not wait by itself when two connections do it at once."""
+    """Switch to WAL, waiting here and not in SQLite.
+
+    Two connections that switch at once may each keep a lock that the other waits for: SQLite would
+    let both wait until their time is up. Here each gives up its locks before it waits.
+    """
     deadline = time.monotonic() + busy_ms / 1000
     pause = 0.001
     while True:
@@ -318,7 +331,7 @@ def prepare(db: apsw.Connection, path: str) -> bool:
             return False
         db.execute("BEGIN IMMEDIATE")
         try:
-            if not _tables(db, path):
+            if not _tables_seen(db, path):
                 for statement in SCHEMA:
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -332,6 +345,17 @@ def prepare(db: apsw.Connection, path: str) -> bool:
 
 def _tables(db: apsw.Connection, path: str) -> bool:
     """Tell whether the tables are there; refuse others than the format's."""
+    # One transaction: another process may make them between two of the reads.
+    db.execute("BEGIN")
+    try:
+        return _tables_seen(db, path)
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _tables_seen(db: apsw.Connection, path: str) -> bool:
+    """Tell what :func:`_tables` tells, as the open transaction sees the file."""
     # As bytes: what is damaged may be no text any more.
     rows = db.execute("SELECT CAST(sql AS BLOB) FROM sqlite_schema WHERE sql IS NOT NULL")
     found = {bytes(sql).decode(errors="replace") for (sql,) in rows}

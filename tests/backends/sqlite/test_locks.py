@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Final
@@ -264,3 +264,37 @@ def test_the_switch_to_the_log_is_tried_again_while_there_is_time(path: str) -> 
         assert left == 0
     finally:
         apsw.connection_hooks.remove(watch)
+
+
+@pytest.mark.parametrize("statement", ["FROM sqlite_schema", "application_id", "user_version"])
+@pytest.mark.parametrize("is_switched", [False, True], ids=["empty", "log"])
+def test_a_store_made_between_two_looks_at_its_tables_is_no_foreign_file(
+    path: str, *, statement: str, is_switched: bool
+) -> None:
+    """What one open sees of a file is of one instant, whatever another does meanwhile."""
+    if is_switched:
+        with closing(apsw.Connection(path)) as db:
+            db.pragma("journal_mode", "wal")
+    met: list[str] = []
+
+    def make_the_store(_cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
+        if statement in sql and not met:
+            met.append(sql)
+            apsw.connection_hooks.remove(watch)
+            with suppress(StoreBusyError), closing(SqliteStore(path, busy_ms=0)) as other:
+                other.create("other")
+        return True
+
+    def watch(db: apsw.Connection) -> None:
+        db.exec_trace = make_the_store
+
+    apsw.connection_hooks.append(watch)
+    try:
+        with closing(SqliteStore(path)) as store:
+            store.create("a")
+            assert "a" in [session.id for session in store.sessions()]
+    finally:
+        if watch in apsw.connection_hooks:
+            apsw.connection_hooks.remove(watch)
+
+    assert met
