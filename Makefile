@@ -3,6 +3,9 @@ PYTHON ?= python3
 # Where the environment is. `make test VENV=/tmp/other` uses another one and leaves .venv alone.
 VENV ?= .venv
 
+# How many processes run the tests.
+JOBS ?= auto
+
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
@@ -35,7 +38,7 @@ test: venv  ## Everything that must hold: format, lint, types, import contracts,
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest --hypothesis-profile=ci
+	$(BIN)/pytest --hypothesis-profile=ci --numprocesses=$(JOBS) --dist=worksteal
 
 format: venv  ## Put the code into the form that `make test` asks for
 	@$(BIN)/ruff format .

@@ -194,8 +194,11 @@ def test_every_case_runs_and_gives_numbers_above_nothing(case: str, tmp_path: Pa
     numbers = run_case(CASES[case].target, setting)
 
     assert numbers
-    # Opening so small a session may find all its memory in pages that are there.
-    assert all(number > 0 or name == "bytes" for name, number in numbers.items())
+    # Opening so small a session may find all its memory in pages that are there, and so few ticks
+    # may be late by no more than their thread waited for a processor.
+    perhaps_none = {"bytes", "p99_ms", "quiet_p99_ms"}
+    assert all(number > 0 or name in perhaps_none for name, number in numbers.items())
+    assert not any(number < 0 for number in numbers.values())
     assert not list(tmp_path.glob("case-*")), "a case leaves its folder behind"
 
 

@@ -85,7 +85,7 @@ BROKEN: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("execute", BROKEN, ids=str)
+@pytest.mark.parametrize("execute", BROKEN)
 @on_loop
 async def test_a_broken_execute_stops_the_session_with_a_report(world: World, execute: Any) -> None:
     reports: list[FaultReport] = []
@@ -110,7 +110,7 @@ async def test_a_broken_execute_stops_the_session_with_a_report(world: World, ex
     assert await (await again.root()).drive() == "idle"
 
 
-@pytest.mark.parametrize("execute", [*BROKEN, _raises_a_novel], ids=str)
+@pytest.mark.parametrize("execute", [*BROKEN, _raises_a_novel])
 @on_loop
 async def test_a_broken_execute_with_the_option_ends_its_task_alone(
     world: World, execute: Any

@@ -182,7 +182,9 @@ def alive() -> Counter[str]:
     return Counter(
         f"{type(one).__module__}.{type(one).__qualname__}"
         for one in gc.get_objects()
-        if type(one).__module__.startswith(("pico_harness", "asyncio", "_asyncio", "_contextvars"))
+        if str(type(one).__module__).startswith(
+            ("pico_harness", "asyncio", "_asyncio", "_contextvars")
+        )
     )
 
 
