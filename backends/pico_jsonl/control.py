@@ -87,8 +87,7 @@ class Control:
                 raise StoreDamagedError(f"{path}: not {CONTROL_BYTES} bytes; {_ADVICE}")
             self._map = mmap.mmap(self.fd, CONTROL_BYTES, access=access)
         except BaseException:
-            os.close(self.fd)
-            self.fd = -1
+            self._close_file()
             raise
         self.words = memoryview(self._map).cast("Q")
         if self.words[0] != _MAGIC:
@@ -190,12 +189,17 @@ class Control:
         if self.fd >= 0:
             self.words.release()
             self._map.close()
-            os.close(self.fd)
-            self.fd = -1
+            self._close_file()
+
+    def _close_file(self) -> None:
+        # Forgotten before it is closed: an interrupt that arrives with the end of the call must
+        # not have it closed a second time, when the number may be another file's.
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+        self._close_file()
 
 
 _ADVICE: Final = "restore a backup, or remove that file alone if the log beside it is whole"

@@ -101,9 +101,10 @@ class ScratchLogs:
 
     def _close_others(self) -> None:
         for log in self.logs.values():
-            if log.fd >= 0:
-                os.close(log.fd)
-                log.fd = -1
+            # Forgotten before it is closed, so that an interrupt cannot have it closed twice.
+            fd, log.fd = log.fd, -1
+            if fd >= 0:
+                os.close(fd)
         self._open = 0
 
     def beginning(self, task: Seq) -> tuple[bytes, int]:
@@ -155,9 +156,9 @@ class ScratchLogs:
         self._close_others()
 
     def _remove_spare(self) -> None:
-        if self._spare >= 0:
-            os.close(self._spare)
-            self._spare = -1
+        fd, self._spare = self._spare, -1
+        if fd >= 0:
+            os.close(fd)
             try:
                 os.unlink(self._spare_path)
             except OSError:

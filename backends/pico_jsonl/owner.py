@@ -57,9 +57,10 @@ class Ownership:
 
     def forget(self) -> None:
         """Close the claim's file here; the claim goes on where it is open too, as after a fork."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        # Forgotten before it is closed, so that an interrupt cannot have it closed twice.
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
         # A handle that nobody closed must not hold its session for as long as the process lives.

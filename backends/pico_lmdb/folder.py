@@ -301,7 +301,7 @@ class Presence:
         """
         self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if not _lock(self._handle, fcntl.LOCK_SH, busy_ms / 1000):
-            os.close(self._handle)
+            self.end()
             problem = f"another process has been vacuuming it for {busy_ms} ms; try again"
             raise StoreBusyError(f"{path}: {problem}")
 
@@ -323,8 +323,11 @@ class Presence:
         fcntl.flock(self._handle, fcntl.LOCK_SH)
 
     def end(self) -> None:
-        """Leave the folder."""
-        os.close(self._handle)
+        """Leave the folder; a second time does nothing."""
+        # Forgotten before it is closed, so that an interrupt cannot have it closed twice.
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
 
 
 class WriteTurn:
@@ -347,5 +350,7 @@ class WriteTurn:
         return _lock(self._handle, fcntl.LOCK_EX, seconds)
 
     def end(self) -> None:
-        """Give it up for good."""
-        os.close(self._handle)
+        """Give it up for good; a second time does nothing."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
