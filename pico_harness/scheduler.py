@@ -1,7 +1,7 @@
 """The scheduler: what must happen next, decided from the indexes and one event at a time.
 
-It is pure: it reads and changes its own indexes and returns actions; it calls no kind, no storage
-and no event loop.
+It reads and changes its own indexes and returns actions; it calls no kind and no event loop, and
+reads storage only for an ownership link that `Ancestry` does not keep yet.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class Scheduler:
     inflight. An invocation keeps its slot until its method returned, whatever became of the task.
 
     Guarantees:
-        One invocation a task. Every event looks only at what it names and what depends on that.
+        One invocation a task. A commit and an end of a method look only at what they name and at
+        what depends on that. A new attachment, a kind that is registered and a shutdown look at
+        every live task.
 
     Source: design §6.1 to §6.4.
     """
@@ -108,7 +110,6 @@ class Scheduler:
         self.running: dict[Seq, Invocation] = {}
         self.phase: Phase = "open"
         self._can_run = can_run
-        self._crashes_max = crashes_max
         # Those that may not be recovered again.
         self._crashed = {id for id in live.ids() if live[id].crashes >= crashes_max}
         # Those that broke their contract; whether or not a settlement of the harness is on its way,
@@ -195,7 +196,10 @@ class Scheduler:
         self._test_drained(actions)
 
     def attached(self, conversation: Seq | None) -> list[Action]:
-        """Serve a conversation, or everything, and take the slots that this makes free to take."""
+        """Serve a conversation, or everything, and take the slots of what may run because of it.
+
+        Cost: every live task, if this was not served before; otherwise nothing.
+        """
         actions: list[Action] = []
         if self.ancestry.attach(conversation):
             self._reserve(self.live.ids(), actions)
@@ -254,7 +258,7 @@ class Scheduler:
     # --- The end ---
 
     def stop(self) -> list[Action]:
-        """Serve nothing but aborts, of everything that is marked."""
+        """Serve everything from now on, but start nothing but aborts."""
         self.phase = "stopping"
         self.ancestry.attach(None)
         actions: list[Action] = []

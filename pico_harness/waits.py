@@ -17,7 +17,7 @@ Outcome: TypeAlias = Literal["idle", "closed", "terminal", "budget"]
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """One waiting call. Exactly one of the targets is given; neither means the whole session."""
+    """One waiting call, for a conversation or for a task; for neither: for the whole session."""
 
     result: asyncio.Future[Outcome]
     by: Seq | None
@@ -53,10 +53,6 @@ class Waits:
     def of_conversation(self, conversation: Seq) -> list[Waiter]:
         """Return who waits for a conversation."""
         return list(self._conversations.get(conversation, ()))
-
-    def conversations(self) -> list[Seq]:
-        """Return the conversations that somebody waits for."""
-        return list(self._conversations)
 
     def of_task(self, task: Seq) -> list[Waiter]:
         """Return who waits for a task."""
