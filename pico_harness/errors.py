@@ -114,16 +114,20 @@ class CallCancelledError(HarnessError):
 
 
 class TaskParkedError(HarnessError):
-    """Parked tasks keep the scope from becoming idle: resume or abort them, then drive again.
+    """Parked tasks keep the scope from becoming idle: say how they go on, then drive again.
+
+    One that was lost in flight too often is resumed or aborted; one whose kind is missing runs once
+    that is registered.
 
     Attributes:
-        tasks: Their ids, ascending.
+        tasks: The foreground tasks that are parked or wait for one that is, ascending.
     """
 
     def __init__(self, tasks: Sequence[Seq]) -> None:
         names = ", ".join(map(str, tasks[:5])) + (" ..." if len(tasks) > 5 else "")
-        problem = f"parked after crashing the process again and again: {names}"
-        super().__init__(f"{problem}; resume_task or abort_task says how to go on (TASKS-5)")
+        problem = f"what is left is parked, or waits for a task that is: {names}"
+        allowed = "resume_task, abort_task, or registering the missing kind"
+        super().__init__(f"{problem}; allowed: {allowed} (TASKS-5)")
         self.tasks = tuple(tasks)
 
     def __reduce__(self) -> tuple[object, ...]:
