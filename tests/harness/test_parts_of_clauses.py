@@ -13,19 +13,33 @@ from pico_harness import (
     Call,
     CallCancelledError,
     Cancellation,
+    EntryDraft,
     EntryKind,
     Harness,
     KindError,
     Options,
+    StaleInvocationError,
     StoredTypeError,
     TaskParkedError,
     TaskRuntime,
     TaskState,
     Tx,
+    inbox,
 )
 from pico_store.address import Seq
 from pico_store.records import TaskRole
-from tests.harness.scripted import Done, Planned, Running, Script, Task, Tool, finish, hang
+from tests.harness.scripted import (
+    Done,
+    Planned,
+    Running,
+    Script,
+    Stop,
+    Task,
+    Tool,
+    begin,
+    finish,
+    hang,
+)
 from tests.harness.worlds import World, on_loop, outcome, settle_down
 
 
@@ -244,4 +258,59 @@ async def test_work_of_another_ownership_tree_is_not_waited_for(world: World) ->
         await harness.commit(lambda tx: tx.task(kind, Planned(), conversation=other, after=[first]))
 
     assert (await harness.inspect()).last_seq == before
+    await harness.close()
+
+
+@on_loop
+async def test_what_a_method_left_behind_writes_nothing_while_the_next_one_runs(
+    world: World,
+) -> None:
+    """TASKS-7: the task is live and runs, but not by that invocation."""
+    stop, late = Stop(), Stop()
+    left: list[asyncio.Future[object]] = []
+
+    async def execute(task: Task, runtime: TaskRuntime) -> None:
+        await begin(task, runtime)
+        left.append(asyncio.ensure_future(outcome(write_late(task, runtime))))
+
+    async def write_late(task: Task, runtime: TaskRuntime) -> None:
+        await late.wait()
+        await runtime.commit(lambda tx: tx.settle(task.id, Done("late")))
+
+    async def recover(task: Task, runtime: TaskRuntime) -> None:
+        await stop.wait()
+        await finish(task, runtime)
+
+    kind = Script(execute, recover=recover)
+    harness = await world.open(kind)
+    root = await harness.root()
+    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    driving = asyncio.ensure_future(root.drive())
+    await stop.reached.wait()
+
+    late.go()
+    error = await left[0]
+    stop.go()
+
+    assert isinstance(error, StaleInvocationError)
+    assert await driving == "idle"
+    task = await harness.get_task(kind, id)
+    assert task is not None
+    assert task.state == Done()
+    await harness.close()
+
+
+@on_loop
+async def test_an_input_is_placed_once(memory: World) -> None:
+    """IN-1: refused by its status, not by what the queue holds."""
+    harness = await memory.open()
+    root = await harness.root()
+    draft = EntryDraft("note")
+    id = await root.accept(draft)
+    item = inbox.InboxItem("followUp", draft)
+    await root.commit(lambda tx: inbox.place(tx, root.id, id, item))
+
+    with pytest.raises(BuilderError, match=rf"input {id} is running .*IN-1"):
+        await root.commit(lambda tx: inbox.place(tx, root.id, id, item))
+
     await harness.close()
