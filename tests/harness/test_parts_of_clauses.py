@@ -27,6 +27,7 @@ from pico_harness import (
     inbox,
 )
 from pico_store.address import Seq
+from pico_store.query import TaskQuery
 from pico_store.records import TaskRole
 from tests.harness.scripted import (
     Done,
@@ -314,3 +315,19 @@ async def test_an_input_is_placed_once(memory: World) -> None:
         await root.commit(lambda tx: inbox.place(tx, root.id, id, item))
 
     await harness.close()
+
+
+def test_a_program_that_ends_without_closing_leaves_its_tasks_as_they_are(memory: World) -> None:
+    """PROC-1, TASKS-3: its event loop ended the method, which broke no contract by that."""
+    kind = Script(hang)
+
+    async def main() -> object:
+        harness = await memory.open(kind, options=Options(on_task_fault="task"))
+        root = await harness.root()
+        await root.commit(lambda tx: tx.task(kind, Planned()))
+        return await _until_called(kind, harness)
+
+    asyncio.run(main())
+
+    (task,) = memory.store.open("a", read_only=True).scan_tasks(TaskQuery()).items
+    assert task.status == "running"
