@@ -114,20 +114,19 @@ class CallCancelledError(HarnessError):
 
 
 class TaskParkedError(HarnessError):
-    """Parked tasks keep the scope from becoming idle: say how they go on, then drive again.
-
-    One that was lost in flight too often is resumed or aborted; one whose kind is missing runs once
-    that is registered.
+    """Parked tasks keep the scope from becoming idle: `Harness.inspect` says why they are.
 
     Attributes:
-        tasks: The foreground tasks that are parked or wait for one that is, ascending.
+        tasks: Their ids, ascending.
     """
 
     def __init__(self, tasks: Sequence[Seq]) -> None:
         names = ", ".join(map(str, tasks[:5])) + (" ..." if len(tasks) > 5 else "")
-        problem = f"what is left is parked, or waits for a task that is: {names}"
-        allowed = "resume_task, abort_task, or registering the missing kind"
-        super().__init__(f"{problem}; allowed: {allowed} (TASKS-5)")
+        problem = f"only parked tasks are left, and what waits for them: {names}"
+        ways = (
+            "inspect says why; a kind that can run them, resume_task or abort_task lets them go on"
+        )
+        super().__init__(f"{problem}; {ways} (TASKS-5)")
         self.tasks = tuple(tasks)
 
     def __reduce__(self) -> tuple[object, ...]:

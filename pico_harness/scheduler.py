@@ -110,6 +110,7 @@ class Scheduler:
         self.running: dict[Seq, Invocation] = {}
         self.phase: Phase = "open"
         self._can_run = can_run
+        self._crashes_max = crashes_max
         # Those that may not be recovered again.
         self._crashed = {id for id in live.ids() if live[id].crashes >= crashes_max}
         # Those that broke their contract; whether or not a settlement of the harness is on its way,
