@@ -54,6 +54,10 @@ class Waits:
         """Return who waits for a conversation."""
         return list(self._conversations.get(conversation, ()))
 
+    def conversations(self) -> list[Seq]:
+        """Return the conversations that somebody waits for."""
+        return list(self._conversations)
+
     def of_task(self, task: Seq) -> list[Waiter]:
         """Return who waits for a task."""
         return list(self._tasks.get(task, ()))
