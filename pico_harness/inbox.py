@@ -1,7 +1,4 @@
-"""Accepted input: the queue, what became of each item, and receipts by request id.
-
-Everything here is written in somebody else's transaction; nothing knows of prompts or models.
-"""
+"""Accepted input: the queue, what became of each item, and receipts, all in its caller's batch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The scheduler: what must happen next, decided from the indexes and one event at a time.
-
-It reads and changes its own indexes and returns actions; it calls no kind and no event loop, and
-reads storage only for an ownership link that `Ancestry` does not keep yet.
-"""
+"""The scheduler: what must happen next, decided from the indexes and one event at a time."""
 
 from __future__ import annotations
 
@@ -75,6 +71,9 @@ Action: TypeAlias = Start | Signal | Resolve | Broken | Drained
 
 class Scheduler:
     """Decides which invocations run.
+
+    It reads and changes its own indexes and returns actions; it calls no kind and no event loop,
+    and reads storage only for an ownership link that `Ancestry` does not keep yet.
 
     A task runs when it is served, live and has no invocation yet: its abort method if it carries
     the mark, ``execute`` in role start once every dependency is terminal, ``recover`` in role
