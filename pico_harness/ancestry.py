@@ -107,10 +107,7 @@ class Ancestry:
             self._generation += 1
 
     def serves(self, conversation: Seq) -> bool:
-        """Tell whether an attachment serves a conversation that is held.
-
-        Cost: what was found out is remembered along the way, until the attachments change.
-        """
+        """Tell whether an attachment serves a conversation that is held."""
         if self._everything:
             return True
         if not self._attached:

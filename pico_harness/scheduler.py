@@ -81,8 +81,7 @@ class Scheduler:
 
     Guarantees:
         One invocation a task. A commit and an end of a method look only at what they name and at
-        what depends on that. A new attachment, a kind that is registered and a shutdown look at
-        every live task.
+        what depends on that. A kind that is registered and a shutdown look at every live task.
 
     Source: design §6.1 to §6.4.
     """
@@ -196,10 +195,7 @@ class Scheduler:
         self._test_drained(actions)
 
     def attached(self, conversation: Seq | None) -> list[Action]:
-        """Serve a conversation, or everything, and take the slots of what may run because of it.
-
-        Cost: every live task, if this was not served before; otherwise nothing.
-        """
+        """Serve a conversation, or everything, and take the slots that this makes free to take."""
         actions: list[Action] = []
         if self.ancestry.attach(conversation):
             self._reserve(self.live.ids(), actions)
