@@ -81,7 +81,7 @@ class Scheduler:
 
     Guarantees:
         One invocation a task. A commit and an end of a method look only at what they name and at
-        what depends on that. A kind that is registered and a shutdown look at every live task.
+        what depends on that.
 
     Source: design §6.1 to §6.4.
     """
