@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from pico_harness import (
@@ -18,6 +21,7 @@ from pico_harness import (
     WaitCycleError,
     inbox,
 )
+from pico_harness.waits import Waiter
 from pico_store.address import Seq
 from pico_store.limits import BATCH_WRITES_MAX
 from pico_store.query import EntryQuery
@@ -268,4 +272,25 @@ async def test_an_entry_read_as_another_kind_is_not_there(memory: World) -> None
 
     assert await harness.get_entry(note, id) is not None
     assert await harness.get_entry(other, id) is None
+    await harness.close()
+
+
+@on_loop
+async def test_a_budget_is_in_milliseconds(memory: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TASKS-6."""
+    kind = Script()
+    harness = await memory.open(kind)
+    id = await harness.commit(lambda tx: tx.task(kind, Planned(), conversation=Seq(1)))
+    loop = asyncio.get_running_loop()
+    later, delays = loop.call_later, list[float]()
+
+    def at_once(delay: float, callback: Callable[[Waiter], None], waiter: Waiter) -> object:
+        delays.append(delay)
+        return later(0, callback, waiter)
+
+    monkeypatch.setattr(loop, "call_later", at_once)
+
+    assert not await harness.wait_for_task(id, 250)
+
+    assert delays == [0.25]
     await harness.close()
