@@ -26,7 +26,7 @@ from pico_store.address import Seq
 from pico_store.limits import BATCH_WRITES_MAX
 from pico_store.query import EntryQuery
 from tests.harness.scripted import Done, Planned, Script, Task, Tool, finish, hang
-from tests.harness.worlds import World, on_loop, outcome
+from tests.harness.worlds import World, on_loop, outcome, settle_down
 
 
 @on_loop
@@ -136,6 +136,7 @@ async def test_a_conversation_is_busy_with_what_its_ended_tasks_own(world: World
     handle = await harness.conversation(above)
     assert handle is not None
     assert await handle.drive() == "idle"
+    await settle_down(harness)
 
     with pytest.raises(BuilderError, match=rf"conversation {above} or what it owns is busy"):
         await harness.delete_conversation(above)
@@ -214,9 +215,10 @@ async def test_who_sleeps_wakes_by_the_clock_of_the_session(memory: World) -> No
     await harness.close()
 
 
+@pytest.mark.parametrize("background", [False, True])
 @on_loop
-async def test_a_task_does_not_drive_the_whole_session(world: World) -> None:
-    """TASKS-4: it is part of it."""
+async def test_a_task_does_not_drive_the_whole_session(memory: World, *, background: bool) -> None:
+    """TASKS-4: it is part of it, in the background too."""
     refused: list[object] = []
 
     async def execute(task: Task, runtime: TaskRuntime) -> None:
@@ -224,11 +226,12 @@ async def test_a_task_does_not_drive_the_whole_session(world: World) -> None:
         await finish(task, runtime)
 
     kind = Script(execute)
-    harness = await world.open(kind)
+    harness = await memory.open(kind)
     root = await harness.root()
-    await root.commit(lambda tx: tx.task(kind, Planned()))
+    id = await root.commit(lambda tx: tx.task(kind, Planned(), background=background))
 
     assert await root.drive() == "idle"
+    assert await harness.wait_for_task(id)
 
     (error,) = refused
     assert isinstance(error, WaitCycleError)
