@@ -132,8 +132,7 @@ class ConversationHandle:
 
         Args:
             at: An entry that this conversation shows, or ``"start"``.
-            abort: Mark the foreground tasks here, and what these own, in the same commit; refused
-                if a batch does not hold so many.
+            abort: Mark the foreground tasks here and below in the same commit.
             values: State that the new conversation begins with.
             call: Whose call it is, if not the current one.
         """
