@@ -54,8 +54,6 @@ def show_sessions(url: str) -> list[str]:
     if REAL.exists():
         run("import", str(REAL), url, "--session", "real")
         proved.append("a real session of 1,019 lines was imported, nothing left out")
-    else:
-        print(f"\n(no real session beside the checkout, so this part is left out: {REAL})")
     run("sessions", url)
     heading("Where people went back and on differently, there is a fork")
     run("show", url, "tea", "--limit", "6")
@@ -127,7 +125,10 @@ def session_digest(store: Store, session: str) -> str:
 
 def prove(backend: str) -> str:
     """Run the conformance suite on a backend for some seconds."""
-    heading(f"{CONFORMANCE_SECONDS} seconds of random histories prove the {backend} backend")
+    heading(
+        f"A test of every rule, and {CONFORMANCE_SECONDS} seconds of random histories, "
+        f"prove the {backend} backend"
+    )
     seconds = str(CONFORMANCE_SECONDS)
     with tempfile.TemporaryDirectory(prefix="pico-demo-") as folder:
         failure = f"{folder}/failure.py"

@@ -23,6 +23,7 @@ from pico_harness import (
 )
 from pico_store.address import Seq
 from pico_store.backends import open_store
+from pico_store.errors import SessionExistsError
 from pico_store.records import JsonObject, TaskRole
 
 CHAPTER_MS = 100
@@ -249,4 +250,9 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    if len(sys.argv) != 2:
+        sys.exit("usage: python pipeline.py STORE, such as sqlite:books.db")
+    try:
+        asyncio.run(main(sys.argv[1]))
+    except SessionExistsError as error:
+        sys.exit(f"{sys.argv[1]} has such a plan already: {error}")

@@ -33,6 +33,10 @@ class Admission:
         self.fault: tuple[str, BaseException | None] | None = None
         """What faulted the session, in words and as it was raised."""
         self._links: dict[Seq, Seq | None] = {}
+        """Of the conversations that the batch puts work into, as `check` read them.
+
+        `Ancestry` asks `above` for them after the commit, when no read may fail any more.
+        """
 
     # --- Calls ---
 

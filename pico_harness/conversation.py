@@ -83,6 +83,9 @@ class ConversationHandle:
             call: Whose call it is, if not the current one.
 
         Raises:
+            CallCancelledError: The call was cancelled before its turn; nothing was written.
+            SessionClosedError, SessionStoppingError, SessionFaultedError: The session takes no more
+                commits.
             RejectedError: A rule of the harness; nothing was written.
             RefusedError: A rule of the storage; nothing was written.
             RetryableError: The storage could not, and nothing was written.
@@ -94,7 +97,7 @@ class ConversationHandle:
         """Run the work of this conversation and of all it owns, until it is idle here.
 
         Idle: it has no live foreground task. What was attached stays served afterwards. Cancelling
-        gives up this wait and nothing else.
+        gives up this wait and nothing else. Returns ``"closed"`` if the session was closed before.
 
         Raises:
             SessionFaultedError: A commit ended uncertain, or a task broke its contract.
@@ -129,7 +132,7 @@ class ConversationHandle:
 
         Args:
             at: An entry that this conversation shows, or ``"start"``.
-            abort: Mark the foreground tasks here in the same commit.
+            abort: Mark the foreground tasks here and below in the same commit.
             values: State that the new conversation begins with.
             call: Whose call it is, if not the current one.
         """
@@ -164,7 +167,7 @@ class ConversationHandle:
 
         Args:
             draft: What it becomes when it is placed.
-            mode: Where it may be placed (design §8.1).
+            mode: Where it may be placed; see `InputMode`.
             request_id: The caller's name for it, good for the whole session.
             on_duplicate: What to do where the name was used: raise, or return the first input.
             call: Whose call it is, if not the current one.

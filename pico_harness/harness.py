@@ -93,6 +93,13 @@ class Harness(SessionReads):
             root_values: State of the root, set if the session is new.
             options: See `Options`.
 
+        Raises:
+            KindError: A kind is not well formed, or two have one name.
+            SessionOwnedError: Another harness works on this storage.
+            StoreIOError: The storage was opened read-only.
+
+        After a failure the storage is still open, and its caller's.
+
         Cost: reads the live tasks and what owns them; nothing of the history.
         """
         task_kinds = Registry[RunnableKind]("task", check_declaration)
@@ -147,7 +154,7 @@ class Harness(SessionReads):
     async def drive(self, *, call: Call | None = None) -> Literal["idle", "closed"]:
         """Run all work of the session until no foreground task is live anywhere.
 
-        Raises as `ConversationHandle.drive` does.
+        Returns and raises as `ConversationHandle.drive` does.
         """
         return await self._driver.drive(None, call if call is not None else current_call())
 
@@ -171,7 +178,17 @@ class Harness(SessionReads):
     ) -> bool:
         """Wait until a task is terminal; False if the budget ran out before (TASKS-6).
 
-        It does not drive: what is not served does not run because of it.
+        It does not drive: what is not served or parked does not run because of it.
+
+        Args:
+            id: A task, live or terminal.
+            budget_ms: How long to wait; 0 only looks; for ever if not given.
+            call: Whose call it is, if not the current one.
+
+        Raises:
+            UnknownTaskError: There is no such task.
+            WaitCycleError: The caller is a task that it waits for.
+            SessionClosedError: The session was closed before.
         """
         called = call if call is not None else current_call()
         return await self._driver.wait_for_task(id, budget_ms, called)

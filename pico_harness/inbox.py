@@ -1,7 +1,4 @@
-"""Accepted input: the queue, what became of each item, and receipts by request id.
-
-Everything here is written in somebody else's transaction; nothing knows of prompts or models.
-"""
+"""Accepted input: the queue, what became of each item, and receipts, all in its caller's batch."""
 
 from __future__ import annotations
 
@@ -27,6 +24,11 @@ from pico_store.records import Element, JsonObject, JsonValue
 from pico_store.storage import Storage
 
 InputMode: TypeAlias = Literal["write", "steer", "followUp", "nextRun"]
+"""Where whoever places an input may put it (design §8.1).
+
+Here they differ in one thing: an abort of the conversation cancels ``steer`` and ``followUp`` that
+wait, and leaves the others queued.
+"""
 InputStatus: TypeAlias = Literal[
     "queued", "running", "placed", "done", "failed", "cancelled", "stopped"
 ]

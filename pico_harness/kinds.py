@@ -20,7 +20,8 @@ V = TypeVar("V")
 
 
 def _status_of(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    # A class within another comes with the name of that, too.
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower()
 
 
 class TaskState(
@@ -34,7 +35,7 @@ class TaskState(
 ):
     """One variant of a kind's state, with exactly the fields that exist in that status.
 
-    The status is the class's name in snake_case, or the ``tag`` that the class gives.
+    The status is the class's own name in snake_case, or the ``tag`` that the class gives.
     """
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -52,7 +52,7 @@ class _Waiting(Generic[T]):
     """Whose variables the builder sees."""
     result: asyncio.Future[T]
     started: bool = False
-    dropped: bool = field(default=False)
+    dropped: bool = False
 
 
 class Line:

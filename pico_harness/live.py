@@ -17,11 +17,18 @@ K = TypeVar("K")
 
 @dataclass(eq=False, slots=True)
 class LiveTask:
-    """A task that is not terminal."""
+    """A task that is not terminal.
+
+    The first four follow from batches. What is lost in flight is found when the session is opened,
+    and changed by the scheduler and the driver as the task goes on.
+    """
 
     task: Task
     epoch: int = 0
-    """How many committed changes of status there were since it was met (design §6.1)."""
+    """How many changes of status were committed since it was met (design §6.1).
+
+    It is of this task and this process; the epoch of a session is the storage's.
+    """
     waits_for: set[Seq] = field(default_factory=set)
     """Its dependencies that are live."""
     dependents: list[Seq] = field(default_factory=list)
@@ -31,7 +38,7 @@ class LiveTask:
     counted: bool = False
     """Whether its scratch holds such a count."""
     seeded: bool = False
-    """Whether it was there when the session was opened, and what that means is not counted yet."""
+    """Whether it was live when the session was opened, and that loss is not in its scratch yet."""
 
 
 class Changes:
@@ -55,7 +62,7 @@ class Changes:
 
 
 class LiveIndex:
-    """The live tasks of a session, kept from its batches alone.
+    """The live tasks of a session; who waits for whom, and who owns what, kept from batches alone.
 
     Guarantees:
         After every batch it equals one that is built from storage. What is not named by a batch is

@@ -19,7 +19,7 @@ from pico_store.storage import Storage
 T = TypeVar("T")
 
 
-class Session(Protocol):
+class DriverParts(Protocol):
     """What operations need of the driver that they run for."""
 
     storage: Storage
@@ -39,22 +39,22 @@ class Session(Protocol):
 class Step(Generic[T]):
     """An operation made of what it does before and after its commit."""
 
-    __slots__ = ("_after", "_batch", "_before", "_session", "actions")
+    __slots__ = ("_after", "_batch", "_before", "_driver", "actions")
 
     def __init__(
         self,
-        session: Session,
+        driver: DriverParts,
         before: Callable[[], Batch | None],
         after: Callable[[Step[T]], T],
     ) -> None:
         """Make an operation.
 
         Args:
-            session: Whose indexes take over the batch.
+            driver: Whose indexes take over the batch.
             before: Checks and builds; see `Operation.prepare`.
             after: Makes the result once the batch was taken over; may add to ``actions``.
         """
-        self._session = session
+        self._driver = driver
         self._before = before
         self._after = after
         self._batch: Batch | None = None
@@ -67,7 +67,7 @@ class Step(Generic[T]):
     def applied(self, written: BatchRange | None) -> T:
         if written is not None:
             assert self._batch is not None
-            self.actions = self._session.take_over(self._batch, written)
+            self.actions = self._driver.take_over(self._batch, written)
         return self._after(self)
 
     @property
@@ -77,7 +77,7 @@ class Step(Generic[T]):
 
     def left(self) -> None:
         if self.actions:
-            self._session.dispatch(self.actions)
+            self._driver.dispatch(self.actions)
 
 
 # The next two are what a task consists of. They are classes of their own, not steps, because the
@@ -93,20 +93,20 @@ class Commit(Generic[T]):
         "_bound",
         "_call",
         "_conversation",
+        "_driver",
         "_plan",
         "_result",
-        "_session",
     )
 
     def __init__(
         self,
-        session: Session,
+        driver: DriverParts,
         plan: Callable[[Tx], T],
         call: Call,
         conversation: Seq | None,
         bound: Invocation | None,
     ) -> None:
-        self._session = session
+        self._driver = driver
         self._plan = plan
         self._call = call
         self._conversation = conversation
@@ -116,17 +116,17 @@ class Commit(Generic[T]):
         self._actions: list[Action] | None = None
 
     def prepare(self) -> Batch | None:
-        session = self._session
-        admission = session.admission
+        driver = self._driver
+        admission = driver.admission
         invocation = admission.admit(self._call, self._bound)
         if invocation is None:
-            tx = Tx(session.storage, session.kinds, conversation=self._conversation)
+            tx = Tx(driver.storage, driver.kinds, conversation=self._conversation)
         else:
             tx = Tx(
-                session.storage,
-                session.kinds,
+                driver.storage,
+                driver.kinds,
                 by=invocation.task_id,
-                own=session.scheduler.live[invocation.task_id].task,
+                own=driver.scheduler.live[invocation.task_id].task,
                 conversation=self._conversation,
                 creates=invocation.method != "abort",
             )
@@ -139,22 +139,22 @@ class Commit(Generic[T]):
     def applied(self, written: BatchRange | None) -> T:
         if written is not None:
             assert self._batch is not None
-            self._actions = self._session.take_over(self._batch, written)
+            self._actions = self._driver.take_over(self._batch, written)
         return self._result
 
     def left(self) -> None:
         if self._actions:
-            self._session.dispatch(self._actions)
+            self._driver.dispatch(self._actions)
 
 
 class Returned:
     """The end of an invocation: its slot is given back."""
 
-    __slots__ = ("_actions", "_ended", "_invocation", "_raised", "_session")
+    __slots__ = ("_actions", "_driver", "_ended", "_invocation", "_raised")
 
     def __init__(
         self,
-        session: Session,
+        driver: DriverParts,
         invocation: Invocation,
         raised: BaseException | None,
         ended: Callable[[list[Action]], None] | None,
@@ -162,12 +162,12 @@ class Returned:
         """Make the end of an invocation.
 
         Args:
-            session: Whose slot it had.
+            driver: Whose invocation it was.
             invocation: Which one.
             raised: What its method raised.
             ended: Told of what follows, off the line.
         """
-        self._session = session
+        self._driver = driver
         self._invocation = invocation
         self._raised = raised
         self._ended = ended
@@ -177,10 +177,10 @@ class Returned:
         return None
 
     def applied(self, written: BatchRange | None) -> None:
-        self._actions = self._session.scheduler.finished(self._invocation, self._raised)
+        self._actions = self._driver.scheduler.finished(self._invocation, self._raised)
 
     def left(self) -> None:
         if self._ended is not None:
             self._ended(self._actions)
         if self._actions:
-            self._session.dispatch(self._actions)
+            self._driver.dispatch(self._actions)

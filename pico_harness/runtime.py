@@ -67,7 +67,11 @@ class TaskRuntime(SessionReads):
         return self._driver.clock.now()
 
     async def sleep(self, until_ms: int, *, call: Call | None = None) -> None:
-        """Wait until the session's clock shows a time.
+        """Wait until the session's clock shows a time; not at all if that is past.
+
+        Args:
+            until_ms: Unix time in milliseconds.
+            call: A call derived from the invocation's own, if not the current one.
 
         Raises:
             CallCancelledError: The call was cancelled.

@@ -1,8 +1,4 @@
-"""The scheduler: what must happen next, decided from the indexes and one event at a time.
-
-It is pure: it reads and changes its own indexes and returns actions; it calls no kind, no storage
-and no event loop.
-"""
+"""The scheduler: what must happen next, decided from the indexes and one event at a time."""
 
 from __future__ import annotations
 
@@ -76,12 +72,16 @@ Action: TypeAlias = Start | Signal | Resolve | Broken | Drained
 class Scheduler:
     """Decides which invocations run.
 
+    It reads and changes its own indexes and returns actions; it calls no kind and no event loop,
+    and reads storage only for an ownership link that `Ancestry` does not keep yet.
+
     A task runs when it is served, live and has no invocation yet: its abort method if it carries
     the mark, ``execute`` in role start once every dependency is terminal, ``recover`` in role
     inflight. An invocation keeps its slot until its method returned, whatever became of the task.
 
     Guarantees:
-        One invocation a task. Every event looks only at what it names and what depends on that.
+        One invocation a task. A commit and an end of a method look only at what they name and at
+        what depends on that.
 
     Source: design §6.1 to §6.4.
     """
@@ -254,7 +254,7 @@ class Scheduler:
     # --- The end ---
 
     def stop(self) -> list[Action]:
-        """Serve nothing but aborts, of everything that is marked."""
+        """Serve everything from now on, but start nothing but aborts."""
         self.phase = "stopping"
         self.ancestry.attach(None)
         actions: list[Action] = []

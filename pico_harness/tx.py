@@ -62,7 +62,15 @@ class Tx(TxReads):
     Source: design §9.2; LINE-1, LINE-2, LINE-6.
     """
 
-    __slots__ = ("_bound", "_by", "_own", "_saw_entry", "creates", "tasks_made", "writes")
+    __slots__ = (
+        "_by",
+        "_default_conversation",
+        "_own",
+        "_saw_entry",
+        "creates",
+        "tasks_made",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -81,7 +89,7 @@ class Tx(TxReads):
             kinds: The kinds that it may make tasks of.
             by: The task in whose name it writes; ``None`` for the host.
             own: That task as it is committed, where it is at hand; read if not given.
-            conversation: What it is bound to.
+            conversation: Where its names and records are, unless a call says otherwise.
             creates: See the attribute.
         """
         super().__init__(storage, kinds)
@@ -90,7 +98,7 @@ class Tx(TxReads):
         """What it creates, in order; these are in ``tasks_written`` too, as they become."""
         self._by = by
         self._own = own
-        self._bound = conversation
+        self._default_conversation = conversation
         self.creates = creates
         """Whether it may make work: an abort may not (design §6.3)."""
         self._saw_entry = False
@@ -120,7 +128,7 @@ class Tx(TxReads):
         return name.address(self._conversation(conversation) if name.scope != "session" else None)
 
     def _conversation(self, conversation: Seq | None) -> Seq:
-        found = self._bound if conversation is None else conversation
+        found = self._default_conversation if conversation is None else conversation
         if found is None:
             problem = "no conversation; allowed: conversation=ID, or a conversation's own commit"
             raise self._poisoned("LINE-6", problem)
@@ -248,11 +256,25 @@ class Tx(TxReads):
         Args:
             task: Its id.
             state: The whole new variant; `msgspec.structs.replace` changes single fields.
+
+        Raises:
+            AuthorityError: It is not the invocation's own task, or the host asks.
+            UnknownTaskError: It is terminal, or was settled before in this transaction.
+            KindError: The state is none of its kind's.
+            BuilderError: The state's role is terminal; that is what `settle` is for.
         """
         self._transition(task, state, settle=False)
 
     def settle(self, task: Seq, state: TaskState) -> None:
-        """End the invocation's own task; its scratch goes with the same commit."""
+        """End the invocation's own task; its scratch goes with the same commit.
+
+        Args:
+            task: Its id.
+            state: A variant of role terminal.
+
+        Raises:
+            BuilderError: The state's role is not terminal; otherwise as `patch`.
+        """
         self._transition(task, state, settle=True)
 
     def _transition(self, id: Seq, state: TaskState, *, settle: bool) -> None:
@@ -312,6 +334,10 @@ class Tx(TxReads):
         Args:
             owner: The live task that it belongs to.
             fork: What it continues; its entries up to there are shared.
+
+        Raises:
+            AuthorityError: An abort invocation makes none; nor has one an owner that is not live,
+                which is found at the commit.
         """
         self._check_creates("conversation")
         if owner is not None:
@@ -322,7 +348,10 @@ class Tx(TxReads):
         return self._push(conversation)
 
     def delete_conversation(self, conversation: Seq) -> None:
-        """Delete a conversation and all that its tasks own; refused while one of them is live."""
+        """Delete a conversation and all that its tasks own.
+
+        The commit is refused while a task in there is live, or its method has not returned.
+        """
         self._check_alive()
         check_seq(conversation, "conversation")
         self.conversations_written[conversation] = ABSENT

@@ -67,7 +67,9 @@ class TxReads:
         self._kinds = kinds
         self._alive = True
         self.first = Seq(storage.last_seq + 1)
+        """The number of the first write; the others follow."""
         self.poison: RejectedError | None = None
+        """The first refusal, which `end` raises."""
         self.entries_written: dict[Seq, Entry] = {}
         self.tasks_written: dict[Seq, Task] = {}
         self.conversations_written: dict[Seq, Conversation | Absent] = {}

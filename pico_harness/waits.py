@@ -17,7 +17,7 @@ Outcome: TypeAlias = Literal["idle", "closed", "terminal", "budget"]
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """One waiting call. Exactly one of the targets is given; neither means the whole session."""
+    """One waiting call, for a conversation or for a task; for neither: for the whole session."""
 
     result: asyncio.Future[Outcome]
     by: Seq | None

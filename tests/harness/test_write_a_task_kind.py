@@ -53,8 +53,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def commands() -> list[str]:
-    (block,) = blocks("console")
+def commands(number: int) -> list[str]:
+    """Return the commands of the first console block, or of the second, in which one is killed."""
+    block = blocks("console")[number]
     return [line.removeprefix("$ ") for line in block.splitlines()]
 
 
@@ -64,7 +65,7 @@ def test_every_block_of_the_how_to_is_in_the_example(block: str) -> None:
 
 
 def test_the_commands_of_the_how_to_do_the_work(folder: Path) -> None:
-    outputs = [run(line, folder) for line in commands()]
+    outputs = [run(line, folder) for line in commands(0)]
 
     assert len(outputs) == 4
     assert "live tasks: 3" in outputs[1]
@@ -72,11 +73,24 @@ def test_the_commands_of_the_how_to_do_the_work(folder: Path) -> None:
     assert "all books: 18 words" in outputs[3]
 
 
-def test_a_kill_in_the_middle_costs_only_what_was_under_way(folder: Path) -> None:
-    plan, _, drive, show = commands()
+def test_a_plan_that_is_there_is_not_made_again(folder: Path) -> None:
+    plan = commands(0)[0]
     run(plan, folder)
+
+    again = start(plan, folder)
+    _, err = again.communicate()
+
+    assert again.returncode == 1
+    assert err.startswith("sqlite:books.db has such a plan already: ")
+    assert "Traceback" not in err
+
+
+def test_a_kill_in_the_middle_costs_only_what_was_under_way(folder: Path) -> None:
+    plan, stuck, kill, inspect, drive, show = commands(1)
+    run(plan, folder)
+    assert stuck == f"PIPELINE_STUCK=water {drive} &"
     driver = start(drive, folder, PIPELINE_STUCK="water")
-    store = open_store(f"sqlite:{folder}/books.db", create=False)
+    store = open_store(f"sqlite:{folder}/crash.db", create=False)
     try:
         storage = store.open("books", read_only=True)
         while [task.kind for task in inspect_storage(storage).inflight] != ["book", "chapter"]:
@@ -85,9 +99,11 @@ def test_a_kill_in_the_middle_costs_only_what_was_under_way(folder: Path) -> Non
             assert driver.poll() is None, driver.communicate()
         done = [t for t in storage.scan_tasks(TaskQuery(limit=100)).items if t.role == "terminal"]
     finally:
+        assert kill.endswith("kill -9 $!")
         driver.send_signal(signal.SIGKILL)
         driver.communicate()
 
+    assert re.search(r"in flight: .*\n +2 +book .*\n +7 +chapter ", run(inspect, folder))
     run(drive, folder)
 
     assert done
