@@ -114,7 +114,7 @@ class CallCancelledError(HarnessError):
 
 
 class TaskParkedError(HarnessError):
-    """Parked tasks keep the scope from becoming idle: resume or abort them, then drive again.
+    """Parked tasks keep the scope from becoming idle: `Harness.inspect` says why they are.
 
     Attributes:
         tasks: Their ids, ascending.
@@ -122,8 +122,11 @@ class TaskParkedError(HarnessError):
 
     def __init__(self, tasks: Sequence[Seq]) -> None:
         names = ", ".join(map(str, tasks[:5])) + (" ..." if len(tasks) > 5 else "")
-        problem = f"parked after crashing the process again and again: {names}"
-        super().__init__(f"{problem}; resume_task or abort_task says how to go on (TASKS-5)")
+        problem = f"only parked tasks are left, and what waits for them: {names}"
+        ways = (
+            "inspect says why; a kind that can run them, resume_task or abort_task lets them go on"
+        )
+        super().__init__(f"{problem}; {ways} (TASKS-5)")
         self.tasks = tuple(tasks)
 
     def __reduce__(self) -> tuple[object, ...]:

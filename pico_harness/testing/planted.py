@@ -308,8 +308,8 @@ _LIFE: Final = (
     _fault(
         "a parked task is recovered all the same",
         "scheduler:Scheduler.parked",
-        "return live.task.id in self._crashed",
-        "return False",
+        "task.id in self._crashed or",
+        "False or",
     ),
     _fault(
         "a clean close counts as a loss",
