@@ -219,8 +219,10 @@ class Scheduler:
     def attached(self, conversation: Seq | None) -> list[Action]:
         """Serve a conversation, or everything, and take the slots that this makes free to take."""
         actions: list[Action] = []
-        if self.ancestry.attach(conversation):
-            self._reserve(self.live.ids(), actions)
+        served = self.ancestry.attach(conversation)
+        self._reserve(
+            sorted(id for one in served for id in self.live.of_conversation(one)), actions
+        )
         return actions
 
     def waiting(self, waiter: Waiter) -> list[Action]:
