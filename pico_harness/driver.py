@@ -253,6 +253,9 @@ class Driver:
         finally:
             # However the wait ended, waiter and listener are gone.
             self.scheduler.waits.remove(waiter)
+            if waiter.result.done() and not waiter.result.cancelled():
+                # Who is cancelled before it looks leaves an error that it will not ask for.
+                waiter.result.exception()
             if remove is not None:
                 remove()
 
