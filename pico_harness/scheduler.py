@@ -394,10 +394,11 @@ class Scheduler:
         if live is None or invocation.cancellation.requested:
             return None
         if invocation.method == "abort":
-            return "returned without settling the task"
+            return f"returned without settling the task ({_doubt(invocation)})"
         if live.task.abort or live.epoch != invocation.first_epoch:
             return None
-        return f"returned without a transition from status {live.task.status!r}"
+        problem = f"returned without a transition from status {live.task.status!r}"
+        return f"{problem} ({_doubt(invocation)})"
 
     def _expected(
         self, invocation: Invocation, live: LiveTask | None, raised: BaseException
@@ -483,3 +484,10 @@ class Scheduler:
             return
         self._drained = True
         actions.append(Drained())
+
+
+def _doubt(invocation: Invocation) -> str:
+    """Return what an author who sees no transition in a method that has one should look at."""
+    if invocation.unawaited:
+        return f"commits that were asked for and never awaited: {invocation.unawaited}"
+    return "was every commit awaited?"
