@@ -103,6 +103,9 @@ class Ancestry:
             for id in found:
                 self._nodes[id].served = True
             return found
+        known = self._nodes.get(conversation)
+        if known is not None and known.served:
+            return []
         self.hold(conversation)
         if self._nodes[conversation].served:
             self.release(conversation)

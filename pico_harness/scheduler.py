@@ -220,9 +220,10 @@ class Scheduler:
         """Serve a conversation, or everything, and take the slots that this makes free to take."""
         actions: list[Action] = []
         served = self.ancestry.attach(conversation)
-        self._reserve(
-            sorted(id for one in served for id in self.live.of_conversation(one)), actions
-        )
+        if served:
+            self._reserve(
+                sorted(id for one in served for id in self.live.of_conversation(one)), actions
+            )
         return actions
 
     def waiting(self, waiter: Waiter) -> list[Action]:
