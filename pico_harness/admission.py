@@ -133,15 +133,12 @@ class Admission:
             raise AuthorityError("LINE-6", f"{problem}; allowed: a live task")
 
     def _check_dependencies(self, tx: Tx, task: Task) -> None:
-        above = dict(tx.tasks_written)
-        unknown = [
-            id for id in task.after if id not in above and self._scheduler.live.get(id) is None
-        ]
-        if unknown:
-            above |= self._storage.get_tasks(unknown)
+        written, living = tx.tasks_written, self._scheduler.live
+        unknown = [id for id in task.after if id not in written and id not in living]
+        stored = self._storage.get_tasks(unknown) if unknown else {}
         for id in task.after:
-            live = self._scheduler.live.get(id)
-            found = above.get(id) or (live.task if live is not None else None)
+            live = living.get(id)
+            found = written.get(id) or (live.task if live is not None else stored.get(id))
             if found is None:
                 problem = f"task {task.id} is after {id}, which does not exist"
                 raise BuilderError("TASKS-4", f"{problem}; allowed: tasks created before")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pico_store.address import Seq
 
@@ -17,8 +17,8 @@ class _Node:
     users: int = 0
     """Live tasks, running invocations, attachments and nodes below it."""
     served: bool = False
-    generation: int = -1
-    """The attachment count for which ``served`` was found out."""
+    below: dict[Seq, None] = field(default_factory=dict)
+    """The nodes whose conversation one of its tasks owns; a dictionary used as a set."""
 
 
 class Ancestry:
@@ -41,7 +41,6 @@ class Ancestry:
         self._nodes: dict[Seq, _Node] = {}
         self._attached: set[Seq] = set()
         self._everything = False
-        self._generation = 0
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -68,9 +67,16 @@ class Ancestry:
         while id is not None and id not in self._nodes:
             new[id] = _Node(self._above(id), users=1)
             id = new[id].above
+        above = self._nodes[id] if id is not None else None
+        if above is not None:
+            above.users += 1
+        for below, node in reversed(new.items()):
+            node.served = self._everything
+            if above is not None:
+                node.served = above.served
+                above.below[below] = None
+            above = node
         self._nodes |= new
-        if id is not None:
-            self._nodes[id].users += 1
 
     def release(self, conversation: Seq) -> None:
         """Give up one `hold`."""
@@ -81,51 +87,54 @@ class Ancestry:
             if node.users:
                 return
             del self._nodes[id]
+            if node.above is not None:
+                del self._nodes[node.above].below[id]
             id = node.above
 
     # --- Serving ---
 
-    def attach(self, conversation: Seq | None) -> bool:
-        """Serve a conversation and what it owns, or everything; False if that was so already."""
+    def attach(self, conversation: Seq | None) -> list[Seq]:
+        """Serve a conversation and what it owns, or everything.
+
+        Returns the conversations that something live needs and that were not served before. What is
+        served already is not looked at, and what is above it goes on serving it.
+        """
+        if self._everything:
+            return []
         if conversation is None:
-            if self._everything:
-                return False
             self._everything = True
-        else:
-            if conversation in self._attached:
-                return False
-            self.hold(conversation)
-            self._attached.add(conversation)
-        self._generation += 1
-        return True
+            found = [id for id, node in self._nodes.items() if not node.served]
+            for id in found:
+                self._nodes[id].served = True
+            return found
+        known = self._nodes.get(conversation)
+        if known is not None and known.served:
+            return []
+        self.hold(conversation)
+        if self._nodes[conversation].served:
+            self.release(conversation)
+            return []
+        self._attached.add(conversation)
+        found = []
+        stack = [conversation]
+        while stack:
+            id = stack.pop()
+            node = self._nodes[id]
+            if not node.served:
+                node.served = True
+                found.append(id)
+                stack += node.below
+        return found
 
     def detach_deleted(self, conversation: Seq) -> None:
-        """Forget an attachment whose conversation was deleted."""
+        """Forget an attachment whose conversation was deleted, and so all that is below it."""
         if conversation in self._attached:
             self._attached.remove(conversation)
             self.release(conversation)
-            self._generation += 1
 
     def serves(self, conversation: Seq) -> bool:
         """Tell whether an attachment serves a conversation that is held."""
-        if self._everything:
-            return True
-        if not self._attached:
-            return False
-        path: list[_Node] = []
-        served = False
-        for id in self.lineage(conversation):
-            node = self._nodes[id]
-            if node.generation == self._generation:
-                served = node.served
-                break
-            path.append(node)
-            if id in self._attached:
-                served = True
-                break
-        for node in path:
-            node.served, node.generation = served, self._generation
-        return served
+        return self._nodes[conversation].served
 
     def lineage(self, conversation: Seq) -> Iterator[Seq]:
         """Yield a conversation that is held, the one above it, and so on."""

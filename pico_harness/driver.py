@@ -24,14 +24,26 @@ from pico_harness.clock import Clock
 from pico_harness.errors import (
     CallCancelledError,
     HarnessError,
+    KindError,
     UnknownTaskError,
     WaitCycleError,
 )
 from pico_harness.faults import FaultReport, tell
+from pico_harness.kinds import TaskDeclaration
 from pico_harness.line import Line
 from pico_harness.operations import Commit, Returned, Step
 from pico_harness.registry import Kinds
-from pico_harness.scheduler import Action, Broken, Drained, Resolve, Scheduler, Signal, Start
+from pico_harness.scheduler import (
+    Action,
+    Broken,
+    Drained,
+    GiveUp,
+    Resolve,
+    Scheduler,
+    Signal,
+    Start,
+    Unreadable,
+)
 from pico_harness.telemetry import End, Span, Telemetry, begin_span
 from pico_harness.tx import ScratchTx, Tx
 from pico_harness.waits import Outcome, Waiter
@@ -241,6 +253,9 @@ class Driver:
         finally:
             # However the wait ended, waiter and listener are gone.
             self.scheduler.waits.remove(waiter)
+            if waiter.result.done() and not waiter.result.cancelled():
+                # Who is cancelled before it looks leaves an error that it will not ask for.
+                waiter.result.exception()
             if remove is not None:
                 remove()
 
@@ -271,10 +286,19 @@ class Driver:
         if not waiter.result.done():
             waiter.result.set_result("budget")
 
-    # --- Tasks whose kind is not registered ---
+    # --- Tasks whose kind is not registered, or cannot read them ---
+
+    def check_replaced(self, kind: TaskDeclaration) -> None:
+        """Refuse a kind that cannot read a live task of its name (TASKS-1)."""
+        for id in self.scheduler.live.of_kind(kind.name):
+            problem = kind.read_problem(self.scheduler.live[id].task)
+            if problem is not None:
+                allowed = "a kind that reads every live task of its name, or when those are settled"
+                raise KindError("TASKS-1", f"{problem}; allowed: {allowed}")
 
     def kind_registered(self, name: str) -> None:
-        """Run the tasks that were parked because their kind was missing."""
+        """Run the tasks that were parked because their kind was missing, or could not read them."""
+        self.scheduler.expect(name)
 
         def after(step: Step[None]) -> None:
             step.actions += self.scheduler.registered(name)
@@ -322,6 +346,11 @@ class Driver:
                         waiter.result.set_result(outcome)
                 case Broken():
                     self._broken(action)
+                case Unreadable(task, problem):
+                    report = FaultReport(task.id, task.kind, None, problem, None)
+                    tell(report, self._on_report)
+                case GiveUp(task, problem):
+                    self.post(partial(self._faulted_batch, task.id, problem), lambda _: None)
                 case Drained():
                     self.on_drained()
 

@@ -1,4 +1,4 @@
-"""Reports of task contracts that were broken."""
+"""Reports of task contracts that were broken, and of tasks that cannot run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pico_harness.call import Method
 from pico_store.address import Seq
 
 _LOG = logging.getLogger("pico_harness")
+_WORDS_MAX = 2_000
+"""Characters of an exception's text that a report keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +21,14 @@ class FaultReport:
 
     task_id: Seq
     kind: str
-    method: Method
+    method: Method | None
+    """What was called; ``None``: nothing could be, and the task is parked."""
     problem: str
     error: BaseException | None
 
     def __str__(self) -> str:
+        if self.method is None:
+            return f"parked: {self.problem}"
         return f"{self.method} of task {self.task_id} ({self.kind}) {self.problem}"
 
 
@@ -36,3 +41,12 @@ def tell(report: FaultReport, listener: Callable[[FaultReport], None] | None) ->
         except (Exception, asyncio.CancelledError):  # noqa: BLE001 - logged whole
             # What follows must not depend on who listens.
             _LOG.exception("the listener of reports raised")
+
+
+def words(error: BaseException) -> str:
+    """Return what an exception says; even one that fails to say it is reported."""
+    try:
+        text = str(error)
+    except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a kind's error may do anything
+        return ", which cannot be shown"
+    return f": {text[:_WORDS_MAX]}{' ...' if len(text) > _WORDS_MAX else ''}"

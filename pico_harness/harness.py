@@ -41,7 +41,10 @@ class Inspection:
     orphaned: tuple[Task, ...]
     """Foreground tasks of kinds that are not registered; driving settles them so."""
     parked: tuple[Task, ...]
-    """Left alone: of kinds that are not registered, or lost in flight too often."""
+    """Left alone: of kinds that are not registered or cannot read them, or lost in flight too
+    often."""
+    unreadable: Mapping[Seq, str]
+    """Why tasks cannot be read by their kinds; of those that are marked, too."""
     running: tuple[Seq, ...]
     """Tasks whose method runs now, terminal ones included that have not returned."""
     unknown_entry_kinds: tuple[str, ...]
@@ -110,6 +113,7 @@ class Harness(SessionReads):
             entry_kinds.register(entry)
         driver, conversations = make_driver(storage, task_kinds, options)
         task_kinds.in_use = driver.scheduler.live.has_kind
+        task_kinds.check_replaced = driver.check_replaced
         task_kinds.on_register = driver.kind_registered
         lifecycle = Lifecycle(driver)
         harness = cls(driver, conversations, lifecycle, task_kinds, entry_kinds)
@@ -221,6 +225,7 @@ class Harness(SessionReads):
             inflight=tuple(lists["inflight"]),
             orphaned=tuple(lists["orphaned"]),
             parked=tuple(lists["parked"]),
+            unreadable=dict(scheduler.unreadable),
             running=tuple(sorted(scheduler.running)),
             unknown_entry_kinds=tuple(sorted(unknown)),
             last_seq=storage.last_seq,

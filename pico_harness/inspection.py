@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pico_harness.driver import CRASHES
 from pico_harness.live import LiveIndex, LiveTask
+from pico_harness.registry import Registry
+from pico_harness.task_kind import RunnableKind
 from pico_store.address import ScratchAddress, Seq
 from pico_store.query import TaskQuery
 from pico_store.records import Task
@@ -29,7 +31,10 @@ class LiveTasks:
     orphaned: tuple[Task, ...]
     """Foreground tasks of kinds that are not there; driving settles them so."""
     parked: tuple[Task, ...]
-    """Left alone: background tasks of kinds that are not there, or lost in flight too often."""
+    """Left alone: background tasks of kinds that are not there, tasks that their kind cannot read,
+    or lost in flight too often."""
+    unreadable: Mapping[Seq, str] = field(default_factory=dict)
+    """Why tasks cannot be read by their kinds; of those that are marked, too."""
 
     @property
     def count(self) -> int:
@@ -59,29 +64,35 @@ def read_live(storage: Storage) -> LiveIndex:
     return live
 
 
-def inspect_storage(storage: Storage, kinds: Container[str] | None = None) -> LiveTasks:
+def inspect_storage(storage: Storage, kinds: Registry[RunnableKind] | None = None) -> LiveTasks:
     """Return the live tasks of a session as the next open for work would find them.
 
     It needs no ownership: a storage that was opened read-only, beside a live owner too, will do.
 
     Args:
         storage: An open session.
-        kinds: The names of the task kinds that would be registered; ``None``: all that is needed,
-            so that nothing is orphaned.
+        kinds: The task kinds that would be registered; ``None``: all that is needed, so that
+            nothing is orphaned and everything can be read.
 
     Cost: that of `read_live`.
     """
     lists: dict[str, list[Task]] = {"start": [], "inflight": [], "orphaned": [], "parked": []}
+    unreadable: dict[Seq, str] = {}
     live = read_live(storage)
     for id in sorted(live.ids()):
         task = live[id].task
         name: str = task.role
-        if kinds is not None and task.kind not in kinds:
+        kind = kinds.get(task.kind) if kinds is not None else None
+        problem = kind.read_problem(task) if kind is not None else None
+        if problem is not None:
+            unreadable[id] = problem
+        if kinds is not None and kind is None:
             name = "parked" if task.background else "orphaned"
-        elif live[id].crashes >= CRASHES_MAX:
+        elif live[id].crashes >= CRASHES_MAX or (problem is not None and not task.abort):
             name = "parked"
         lists[name].append(task)
-    return LiveTasks(**{name: tuple(tasks) for name, tasks in lists.items()})
+    found = {name: tuple(tasks) for name, tasks in lists.items()}
+    return LiveTasks(**found, unreadable=unreadable)
 
 
 def _live_tasks(storage: Storage) -> list[Task]:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from pico_harness.errors import KindError, StoredTypeError
+from pico_harness.faults import words
 from pico_harness.state import Value
 from pico_store.address import Seq
 from pico_store.records import Entry, JsonObject, Task, TaskRole
@@ -146,6 +147,16 @@ class TaskDeclaration:
             raise KindError("KIND-1", f"{problem}; allowed: {known}")
         return role
 
+    def read_problem(self, task: Task) -> str | None:
+        """Return why a live task of this name is none that this kind can run; ``None``: it can."""
+        for variant, role in self.states.items():
+            if status_of(variant) == task.status and role != task.role:
+                return f"{self._at(task)} is stored in role {task.role}; the kind declares {role}"
+        return None
+
+    def _at(self, task: Task) -> str:
+        return f"task {task.id} ({self.name}, {task.status})"
+
 
 class TaskType(TaskDeclaration, Generic[S]):
     """A declaration as the witness of its states' type, for reads and writes that are checked."""
@@ -158,6 +169,15 @@ class TaskType(TaskDeclaration, Generic[S]):
         """
         return typed_task(task, self._state(task))
 
+    def read_problem(self, task: Task) -> str | None:
+        try:
+            self.read(task)
+        except StoredTypeError as error:
+            return error.problem
+        except Exception as error:  # noqa: BLE001 - a state may check its fields as it likes
+            return f"{self._at(task)} raises {type(error).__name__}{words(error)}"
+        return super().read_problem(task)
+
     def _state(self, task: Task) -> S | Ended:
         ended = ended_state(task)
         if ended is not None:
@@ -167,7 +187,7 @@ class TaskType(TaskDeclaration, Generic[S]):
                 try:
                     return msgspec.convert(task.state, variant)  # type: ignore[return-value]
                 except msgspec.ValidationError as error:
-                    problem = f"task {task.id} ({self.name}, {task.status}): {error}"
+                    problem = f"{self._at(task)}: {error}"
                     raise StoredTypeError("KIND-2", problem) from error
         known = ", ".join(status_of(variant) for variant in self.states)
         problem = f"task {task.id} ({self.name}) has status {task.status!r}"

@@ -23,6 +23,11 @@ Carrier: TypeAlias = Callable[[Batch], "asyncio.Future[BatchRange]"]
 """Commits a batch somewhere else and returns at once; what it returns is never cancelled."""
 
 
+OPERATIONS_A_TURN = 32
+"""With every so many operations the event loop gets a turn: within a few milliseconds where a
+commit is a system call, and too rarely for a turn to show in what a commit costs."""
+
+
 class Operation(Protocol[T_co]):
     """What runs on the line. All three run without another operation in between."""
 
@@ -61,7 +66,8 @@ class Line:
     Where commits are short (no ``carrier``), an operation runs inside the call that asks for it,
     without a queue: nothing can come between, because nothing in it awaits. Where a commit waits
     for a disk, operations queue; builders still run on the event loop's thread, and the commit
-    alone is carried elsewhere.
+    alone is carried elsewhere. Either way every so many operations give the event loop a turn when
+    they are through, or a caller that does nothing but commit could keep all else from running.
 
     Guarantees:
         Operations are admitted in the order in which they were asked for. Cancellation is looked at
@@ -92,6 +98,7 @@ class Line:
         self._queue: deque[_Waiting[object]] = deque()
         self._busy = False
         self._inside = False
+        self._left_in_turn = OPERATIONS_A_TURN
 
     @property
     def idle(self) -> bool:
@@ -120,15 +127,33 @@ class Line:
             NestedOperationError: At once; see `check_outside`.
         """
         self.check_outside()
-        if self._carrier is None:
-            return self._run_here(operation, call)
-        return self._run_queued(operation, call)
+        run = self._run_here if self._carrier is None else self._run_queued
+        self._left_in_turn -= 1
+        if self._left_in_turn:
+            return run(operation, call)
+        self._left_in_turn = OPERATIONS_A_TURN
+        return self._with_turn(run(operation, call))
 
     async def _run_here(self, operation: Operation[T], call: Call) -> T:
         if call.cancellation.reason is not None:
             _check_call(call)
         result = self.run_now(operation)
         operation.left()
+        return result
+
+    async def _with_turn(self, running: Awaitable[T]) -> T:
+        """Await an operation and give the event loop a turn, in case it waited for nothing.
+
+        After it, so that the next one that was asked for is the next one done; who is cancelled
+        meanwhile gets its cancellation in place of the result, as it would behind a disk.
+        """
+        try:
+            result = await running
+        except Exception:
+            # Whoever goes on asking for what is refused holds the loop up no less.
+            await asyncio.sleep(0)
+            raise
+        await asyncio.sleep(0)
         return result
 
     def run_now(self, operation: Operation[T]) -> T:

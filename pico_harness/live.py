@@ -31,8 +31,8 @@ class LiveTask:
     """
     waits_for: set[Seq] = field(default_factory=set)
     """Its dependencies that are live."""
-    dependents: list[Seq] = field(default_factory=list)
-    """Live tasks that wait for it."""
+    dependents: dict[Seq, None] = field(default_factory=dict)
+    """Live tasks that wait for it; a dictionary used as a set that keeps its order."""
     crashes: int = 0
     """How often it was lost in flight, counting the one before this open (TASKS-5)."""
     counted: bool = False
@@ -179,7 +179,7 @@ class LiveIndex:
             above = self._tasks.get(dependency)
             if above is not None:
                 live.waits_for.add(dependency)
-                above.dependents.append(task.id)
+                above.dependents[task.id] = None
 
     def _patch(self, write: PatchTask, changes: Changes) -> None:
         live = self._tasks[write.id]
@@ -220,7 +220,7 @@ class LiveIndex:
                 changes.freed.append(id)
         for id in live.waits_for:
             # An aborted task settles while it still waits.
-            self._tasks[id].dependents.remove(task.id)
+            del self._tasks[id].dependents[task.id]
         changes.settled.append(task)
 
     def _own(self, conversation: Conversation) -> None:

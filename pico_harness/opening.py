@@ -36,7 +36,7 @@ class Options:
     crashes_max: int = CRASHES_MAX
     """How many losses in flight in a row park a task (TASKS-5)."""
     on_report: Callable[[FaultReport], None] | None = None
-    """Told of every broken task contract."""
+    """Told of every broken task contract, and of each task that its kind cannot read."""
     intake: Intake | None = None
     """Gives an accepted input a place in the commit that accepts it, where it can."""
     clock: Clock = field(default_factory=SystemClock)
@@ -58,7 +58,8 @@ def make_driver(
 ) -> tuple[Driver, Conversations]:
     """Read what is live in a session and return a driver that has started nothing.
 
-    Cost: the live tasks, a value of each that was in flight, and the links above them.
+    Cost: the live tasks, whose states are decoded where their kind is there, a value
+    of each that was in flight, and the links above them.
     """
     if storage.read_only:
         problem = "the storage was opened read-only"
@@ -71,7 +72,9 @@ def make_driver(
     live = read_live(storage)
     # The three need one another: links are found in the live index and in storage.
     ancestry = Ancestry(lambda conversation: admission.above(conversation))
-    scheduler = Scheduler(live, ancestry, known.has_task_kind, crashes_max=options.crashes_max)
+    scheduler = Scheduler(
+        live, ancestry, known.has_task_kind, known.read_problem, crashes_max=options.crashes_max
+    )
     admission = Admission(scheduler, storage)
     for task_id in live.ids():
         ancestry.hold(live[task_id].task.conversation_id)
@@ -105,6 +108,9 @@ def make_driver(
 
     driver.on_closed = closed
     conversations = Conversations(driver, options.intake)
+    for name in live.kinds():
+        # Nothing is served yet; this finds what cannot be read, and tells of it.
+        driver.dispatch(scheduler.registered(name))
     return driver, conversations
 
 
@@ -119,3 +125,6 @@ class _Kinds:
 
     def has_task_kind(self, name: str) -> bool:
         return name in self._kinds
+
+    def read_problem(self, task: Task) -> str | None:
+        return self._kinds[task.kind].read_problem(task)

@@ -38,8 +38,10 @@ class Registry(Generic[K]):
         self._check = check
         self.in_use: Callable[[str], bool] = lambda name: False
         """Tells whether the kind of a name may not be taken away now."""
+        self.check_replaced: Callable[[K], None] = lambda kind: None
+        """Refuses a kind that does not understand what the one of its name left."""
         self.on_register: Callable[[str], None] = lambda name: None
-        """Told the name of each kind that was added."""
+        """Told the name of each kind that was added or replaced."""
         self._kinds: dict[str, K] = {}
 
     def register(self, kind: K) -> None:
@@ -58,13 +60,19 @@ class Registry(Generic[K]):
     def replace(self, kind: K) -> None:
         """Put a kind in the place of the one of its name; it must understand what that stored.
 
+        Methods that run go on with the kind that they began with, and write what the new one
+        declares.
+
         Raises:
-            KindError: It is not well formed, or there is none of its name.
+            KindError: It is not well formed, there is none of its name, or it cannot read one of
+                the live tasks of its name.
         """
         self._check(kind)
         if kind.name not in self._kinds:
             raise self._unknown(kind.name, "register")
+        self.check_replaced(kind)
         self._kinds[kind.name] = kind
+        self.on_register(kind.name)
 
     def remove(self, name: str) -> None:
         """Take a kind away.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 from pico_harness.call import Call, Invocation, current_call
@@ -39,7 +39,12 @@ class TaskRuntime(SessionReads):
         self.task_id = invocation.task_id
         self.conversation_id = invocation.conversation_id
 
-    async def commit(self, plan: Callable[[Tx], T], *, call: Call | None = None) -> T:
+    # These two are no coroutine functions, so that one that nobody awaits is noticed; the body of a
+    # coroutine that is never awaited does not even begin.
+
+    def commit(
+        self, plan: Callable[[Tx], T], *, call: Call | None = None
+    ) -> Coroutine[object, object, T]:
         """Build and commit one batch in the task's name, bound to its conversation.
 
         Args:
@@ -50,6 +55,11 @@ class TaskRuntime(SessionReads):
             TaskCancelledError: The task carries the abort mark; let the method return.
             StaleInvocationError: The task is settled, or the method returned.
         """
+        self._invocation.unawaited += 1
+        return self._commit(plan, call)
+
+    async def _commit(self, plan: Callable[[Tx], T], call: Call | None) -> T:
+        self._invocation.unawaited -= 1
         return await self._driver.commit(
             plan,
             call if call is not None else current_call(),
@@ -57,8 +67,15 @@ class TaskRuntime(SessionReads):
             bound=self._invocation,
         )
 
-    async def scratch(self, plan: Callable[[ScratchTx], T], *, call: Call | None = None) -> T:
+    def scratch(
+        self, plan: Callable[[ScratchTx], T], *, call: Call | None = None
+    ) -> Coroutine[object, object, T]:
         """Build and commit one batch of the task's scratch; raises as `commit` does."""
+        self._invocation.unawaited += 1
+        return self._scratch(plan, call)
+
+    async def _scratch(self, plan: Callable[[ScratchTx], T], call: Call | None) -> T:
+        self._invocation.unawaited -= 1
         called = call if call is not None else current_call()
         return await self._driver.scratch(plan, called, bound=self._invocation)
 

@@ -18,13 +18,11 @@ from pico_harness.errors import (
     TaskCancelledError,
     TaskParkedError,
 )
+from pico_harness.faults import words
 from pico_harness.live import Changes, LiveIndex, LiveTask
 from pico_harness.waits import Outcome, Waiter, Waits
 from pico_store.address import Seq
 from pico_store.records import Task
-
-_WORDS_MAX = 2_000
-"""Characters of an exception's text that a report keeps."""
 
 Phase: TypeAlias = Literal["open", "stopping", "closing", "faulted", "closed"]
 
@@ -62,11 +60,25 @@ class Broken(Struct, frozen=True, eq=False):
     error: BaseException | None
 
 
+class Unreadable(Struct, frozen=True, eq=False):
+    """Tell of a task that its kind cannot run."""
+
+    task: Task
+    problem: str
+
+
+class GiveUp(Struct, frozen=True, eq=False):
+    """Settle a marked task whose kind cannot run even its abort."""
+
+    task: Task
+    problem: str
+
+
 class Drained(Struct, frozen=True, eq=False):
     """Nothing runs any more, and nothing will."""
 
 
-Action: TypeAlias = Start | Signal | Resolve | Broken | Drained
+Action: TypeAlias = Start | Signal | Resolve | Broken | Unreadable | GiveUp | Drained
 
 
 class Scheduler:
@@ -91,6 +103,7 @@ class Scheduler:
         live: LiveIndex,
         ancestry: Ancestry,
         can_run: Callable[[str], bool],
+        problem: Callable[[Task], str | None],
         *,
         crashes_max: int,
     ) -> None:
@@ -100,6 +113,7 @@ class Scheduler:
             live: The live tasks.
             ancestry: Where they are; holds a link for each of them already.
             can_run: Tells whether a task kind of that name can run here.
+            problem: Tells why the kind of a task, which can run here, cannot read it.
             crashes_max: How many losses in flight park a task (TASKS-5).
         """
         self.live = live
@@ -108,9 +122,14 @@ class Scheduler:
         self.running: dict[Seq, Invocation] = {}
         self.phase: Phase = "open"
         self._can_run = can_run
+        self._read_problem = problem
         self._crashes_max = crashes_max
         # Those that may not be recovered again.
         self._crashed = {id for id in live.ids() if live[id].crashes >= crashes_max}
+        self.unreadable: dict[Seq, str] = {}
+        """Live tasks that their kind cannot read, and why."""
+        # Kinds that came, and whose tasks were not looked at yet; none of these starts before.
+        self._unseen: set[str] = set()
         # Those that broke their contract; whether or not a settlement of the harness is on its way,
         # nothing runs them any more.
         self._broken: set[Seq] = set()
@@ -126,7 +145,9 @@ class Scheduler:
         """Tell whether a live task is left alone until the host says otherwise."""
         if not self._can_run(live.task.kind):
             return live.task.background
-        return live.task.id in self._crashed
+        task = live.task
+        # Whoever marks what cannot be read has said that it ends.
+        return task.id in self._crashed or (task.id in self.unreadable and not task.abort)
 
     def crashed(self, id: Seq) -> bool:
         """Tell whether a live task was lost in flight too often."""
@@ -170,6 +191,7 @@ class Scheduler:
                 self.ancestry.release(task.conversation_id)
             self._crashed.discard(task.id)
             self._broken.discard(task.id)
+            self.unreadable.pop(task.id, None)
         for conversation in changes.deleted:
             self.ancestry.detach_deleted(conversation)
         for id in changes.marked:
@@ -197,8 +219,11 @@ class Scheduler:
     def attached(self, conversation: Seq | None) -> list[Action]:
         """Serve a conversation, or everything, and take the slots that this makes free to take."""
         actions: list[Action] = []
-        if self.ancestry.attach(conversation):
-            self._reserve(self.live.ids(), actions)
+        served = self.ancestry.attach(conversation)
+        if served:
+            self._reserve(
+                sorted(id for one in served for id in self.live.of_conversation(one)), actions
+            )
         return actions
 
     def waiting(self, waiter: Waiter) -> list[Action]:
@@ -244,11 +269,31 @@ class Scheduler:
         self._reserve((id,), actions)
         return actions
 
+    def expect(self, kind: str) -> None:
+        """Hold the tasks of a kind that came until `registered` has looked at them."""
+        self._unseen.add(kind)
+
     def registered(self, kind: str) -> list[Action]:
-        """Take the slots of tasks that waited for their kind."""
+        """Take the slots of tasks that waited for their kind, and park those it cannot read."""
+        self._unseen.discard(kind)
+        if not self._can_run(kind):
+            return []
         actions: list[Action] = []
-        waiting = [id for id in self.live.ids() if self.live[id].task.kind == kind]
-        self._reserve(waiting, actions)
+        ids = self.live.of_kind(kind)
+        for id in ids:
+            known = self.unreadable.pop(id, None)
+            task = self.live[id].task
+            problem = self._read_problem(task)
+            if problem is not None:
+                self.unreadable[id] = problem
+                if problem != known:
+                    actions.append(Unreadable(task, problem))
+        self._reserve(ids, actions)
+        if self.unreadable:
+            for conversation in self.waits.conversations():
+                self._test_conversation(conversation, actions)
+            self._test_session(actions)
+            self._test_drained(actions)
         return actions
 
     # --- The end ---
@@ -300,6 +345,9 @@ class Scheduler:
             live = self.live.get(id)
             if live is None or id in self.running:
                 continue
+            if id in self.unreadable:
+                self._give_up(live, actions)
+                continue
             method = self._method(live)
             if method is not None and self.ancestry.serves(live.task.conversation_id):
                 task = live.task
@@ -313,8 +361,18 @@ class Scheduler:
                 self.ancestry.hold(task.conversation_id)
                 actions.append(Start(invocation, task))
 
+    def _give_up(self, live: LiveTask, actions: list[Action]) -> None:
+        """Have a marked task settled by the harness, once and where its abort would run."""
+        task = live.task
+        if not task.abort or task.id in self._broken or self.parked(live):
+            return
+        if self.ancestry.serves(task.conversation_id):
+            self._broken.add(task.id)
+            actions.append(GiveUp(task, self.unreadable[task.id]))
+
     def _method(self, live: LiveTask) -> Method | None:
-        if not self._can_run(live.task.kind) or self.parked(live):
+        kind = live.task.kind
+        if not self._can_run(kind) or kind in self._unseen or self.parked(live):
             return None
         if live.task.id in self._broken:
             return None
@@ -333,14 +391,15 @@ class Scheduler:
         if raised is not None:
             if self.phase == "faulted" or self._expected(invocation, live, raised):
                 return None
-            return f"raised {type(raised).__name__}{_words(raised)}"
+            return f"raised {type(raised).__name__}{words(raised)}"
         if live is None or invocation.cancellation.requested:
             return None
         if invocation.method == "abort":
-            return "returned without settling the task"
+            return f"returned without settling the task ({_doubt(invocation)})"
         if live.task.abort or live.epoch != invocation.first_epoch:
             return None
-        return f"returned without a transition from status {live.task.status!r}"
+        problem = f"returned without a transition from status {live.task.status!r}"
+        return f"{problem} ({_doubt(invocation)})"
 
     def _expected(
         self, invocation: Invocation, live: LiveTask | None, raised: BaseException
@@ -396,14 +455,18 @@ class Scheduler:
                 self._resolve(waiter, TaskParkedError(stuck), actions)
 
     def _any_parked(self) -> bool:
-        return bool(self._crashed) or not all(map(self._can_run, self.live.kinds()))
+        return bool(self._crashed or self.unreadable) or not all(
+            map(self._can_run, self.live.kinds())
+        )
 
     def _stuck(self) -> list[LiveTask]:
         """Return the foreground tasks that are parked, or wait for one that is."""
         # From the parked ones to what waits for them: the rest of the work is not looked at.
         unknown = [kind for kind in self.live.kinds() if not self._can_run(kind)]
         stack = [id for kind in unknown for id in self.live.of_kind(kind)]
-        stack = [id for id in (*stack, *self._crashed) if self.parked(self.live[id])]
+        stack = [
+            id for id in (*stack, *self._crashed, *self.unreadable) if self.parked(self.live[id])
+        ]
         met = set(stack)
         while stack:
             below = [id for id in self.live[stack.pop()].dependents if id not in met]
@@ -424,10 +487,8 @@ class Scheduler:
         actions.append(Drained())
 
 
-def _words(error: BaseException) -> str:
-    """Return what an exception says; even one that fails to say it is reported."""
-    try:
-        words = str(error)
-    except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a kind's error may do anything
-        return ", which cannot be shown"
-    return f": {words[:_WORDS_MAX]}{' ...' if len(words) > _WORDS_MAX else ''}"
+def _doubt(invocation: Invocation) -> str:
+    """Return what an author who sees no transition in a method that has one should look at."""
+    if invocation.unawaited:
+        return f"commits that were asked for and never awaited: {invocation.unawaited}"
+    return "was every commit awaited?"

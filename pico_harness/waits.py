@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -68,7 +68,7 @@ class Waits:
         Raises:
             WaitCycleError: What it waits for waits for the task that asks.
         """
-        if waiter.by is None or not self._reaches(self._targets(waiter), {waiter.by}, {}, {}):
+        if waiter.by is None or not self._reaches(self._targets(waiter), (waiter.by,), _New()):
             return
         what = "the session"
         if waiter.task is not None:
@@ -114,19 +114,19 @@ class Waits:
         """
         if not self._by:
             return
-        new = {task.id: task for task in tasks}
-        fresh: dict[Seq, list[Seq]] = {}
-        for task in new.values():
-            if not task.background:
-                fresh.setdefault(task.conversation_id, []).append(task.id)
-        for task in new.values():
-            waiting = {w.by for w in self.of_conversation(task.conversation_id)} - {None}
-            if task.background or not waiting or not task.after:
+        new = _New(tasks)
+        for task in new.tasks.values():
+            if task.background or not task.after:
                 continue
-            if self._reaches(task.after, waiting, new, fresh):
+            waiting = self._waiting_for(task.conversation_id)
+            if waiting and self._reaches(task.after, waiting, new):
                 problem = f"new task {task.id} depends on a task that waits for conversation "
                 problem += f"{task.conversation_id}, and so for it"
                 raise WaitCycleError("TASKS-4", problem)
+
+    def _waiting_for(self, conversation: Seq) -> list[Seq]:
+        """Return the tasks that wait for a conversation."""
+        return [w.by for w in self._conversations.get(conversation, ()) if w.by is not None]
 
     def _targets(self, waiter: Waiter) -> list[Seq]:
         if waiter.task is not None:
@@ -135,33 +135,67 @@ class Waits:
             return self._live.foreground_ids(waiter.conversation)
         return [id for id in self._live.ids() if not self._live[id].task.background]
 
-    def _reaches(
-        self,
-        start: Iterable[Seq],
-        goals: set[Seq | None] | set[Seq],
-        new: Mapping[Seq, Task],
-        fresh: Mapping[Seq, list[Seq]],
-    ) -> bool:
-        """Tell whether one of the goals is among, or waited for by, the tasks to start with."""
-        stack = list(start)
-        met: set[Seq] = set()
-        while stack:
-            id = stack.pop()
-            if id in goals:
-                return True
-            if id in met:
-                continue
+    def _reaches(self, start: Collection[Seq], goals: Collection[Seq], new: _New) -> bool:
+        """Tell whether one of the goals is among, or waited for by, the tasks to start with.
+
+        Cost: twice the smaller of what these wait for and what waits for the goals, for it looks
+        from both ends by turns, and knows the answer when either has no further to go.
+        """
+        starts = frozenset(start)
+        up = _walk(start, lambda id: self._above(id, new))
+        down = _walk(goals, lambda id: self._below(id, new))
+        return any(high in goals or low in starts for high, low in zip(up, down, strict=False))
+
+    def _above(self, id: Seq, new: _New) -> Iterator[Seq]:
+        """Yield what a task waits for."""
+        if id in new.tasks:
+            yield from new.tasks[id].after
+        live = self._live.get(id)
+        if live is not None:
+            yield from live.waits_for
+        for waiter in self._by.get(id, ()):
+            yield from self._targets(waiter)
+            if waiter.conversation is not None:
+                yield from new.foreground.get(waiter.conversation, ())
+
+    def _below(self, id: Seq, new: _New) -> Iterator[Seq]:
+        """Yield the tasks that wait for a task."""
+        yield from new.dependents.get(id, ())
+        live = self._live.get(id)
+        if live is not None:
+            yield from live.dependents
+        yield from (w.by for w in self._tasks.get(id, ()) if w.by is not None)
+        task = live.task if live is not None else new.tasks.get(id)
+        if task is not None and not task.background:
+            yield from self._waiting_for(task.conversation_id)
+
+
+class _New:
+    """Tasks about to be created, by what has to do with them."""
+
+    def __init__(self, tasks: Iterable[Task] = ()) -> None:
+        self.tasks = {task.id: task for task in tasks}
+        self.foreground: dict[Seq, list[Seq]] = {}
+        """The foreground ones of each conversation."""
+        self.dependents: dict[Seq, list[Seq]] = {}
+        """Those that are after each task."""
+        for task in self.tasks.values():
+            if not task.background:
+                self.foreground.setdefault(task.conversation_id, []).append(task.id)
+            for id in task.after:
+                self.dependents.setdefault(id, []).append(task.id)
+
+
+def _walk(start: Iterable[Seq], following: Callable[[Seq], Iterable[Seq]]) -> Iterator[Seq]:
+    """Yield tasks and all that follows from them, each once."""
+    stack = list(start)
+    met: set[Seq] = set()
+    while stack:
+        id = stack.pop()
+        if id not in met:
             met.add(id)
-            if id in new:
-                stack += new[id].after
-            live = self._live.get(id)
-            if live is not None:
-                stack += live.waits_for
-            for waiter in self._by.get(id, ()):
-                stack += self._targets(waiter)
-                if waiter.conversation is not None:
-                    stack += fresh.get(waiter.conversation, ())
-        return False
+            yield id
+            stack += following(id)
 
 
 def _take(index: dict[Seq, dict[Waiter, None]], key: Seq, waiter: Waiter) -> bool:

@@ -76,6 +76,23 @@ class Claim(Struct, frozen=True):
     live: bool
     """Whether its process holds it still."""
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether its process has ended while something else holds it.
+
+        Only a child that was forked beneath Python keeps it so. It is for messages alone: who
+        cannot see a process of another namespace must not take it for ended.
+        """
+        if not self.live or self.owner.pid <= 0 or self.owner.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.owner.pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return True
+        except PermissionError:
+            pass
+        return False
+
     def is_live(self) -> bool:
         """Look again whether its process holds it."""
         found = _read_claim(self.path, self.epoch)

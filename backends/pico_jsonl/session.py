@@ -105,10 +105,12 @@ class Session:
         return epoch
 
     def abandon(self) -> None:
-        """Let go of the claim in a process that inherited it by ``fork``."""
+        """Let go of every lock in a process that inherited it by ``fork``."""
         self._is_open = False
         self.committer = 0
         self._claim.forget()
+        # Its map keeps the file open as well, and a thread that this process lacks may refer to it.
+        self._control.close()
 
     def close(self, epoch: int) -> None:
         """Give the session back for the handle with an epoch, if it is that one's to give."""
@@ -177,7 +179,11 @@ def noticing_loss(place: Place, control: Control, claim: Ownership) -> Iterator[
 
 def owned_error(place: Place, claim: Claim) -> SessionOwnedError:
     """Return the error that names a session's owner."""
-    return SessionOwnedError(owned_problem(place.session, claim.owner))
+    problem = owned_problem(place.session, claim.owner)
+    if claim.is_inherited:
+        heir = f"process {claim.owner.pid} has ended, but one that it forked holds its lock"
+        problem = f"{problem}; {heir}: end that one, or take over"
+    return SessionOwnedError(problem)
 
 
 def check_in_place(place: Place, control: Control) -> None:

@@ -237,7 +237,9 @@ class JsonlStore:
             session=session,
             waits=session is not None and self._durability == "power",
             report=report,
-            release=self._handles.discard,
+            # Bound to this store: whoever keeps the handle alone keeps what a forked child finds
+            # the handle by.
+            release=self._forget_handle,
         )
         with self._lock:
             self._handles.add(handle)
@@ -246,6 +248,9 @@ class JsonlStore:
             handle.close()
             self._check_open()
         return handle
+
+    def _forget_handle(self, handle: JsonlStorage) -> None:
+        self._handles.discard(handle)
 
     # --- Making, keeping ---
 

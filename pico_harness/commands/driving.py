@@ -111,7 +111,9 @@ class _Drive:
             return "fault"
 
     def _reported(self, report: FaultReport) -> None:
-        self.report = self.report or report
+        # What is parked is no fault; it is listed at the end.
+        if report.method is not None:
+            self.report = self.report or report
 
     def _check_orphaned(self) -> None:
         if not self._orphaned or self._orphan:
@@ -133,7 +135,7 @@ class _Drive:
                 print_line(line)
         if left.parked:
             print_line(f"parked: {plural(len(left.parked), 'task')}")
-            for line in task_lines(left.parked):
+            for line in task_lines(left.parked, left.unreadable):
                 print_line(line)
         going = left.start + left.inflight
         if going:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pico_harness.commands.naming import load_kinds
 from pico_harness.inspection import LiveTasks, inspect_storage
+from pico_store.address import Seq
 from pico_store.commands.opening import existing_store, only_session, session
 from pico_store.commands.output import plural, print_json, print_line
 from pico_store.owning import owner_text
@@ -14,11 +15,12 @@ from pico_store.records import JsonObject, JsonValue, Task
 from pico_store.storage import SessionInfo, Store
 
 _LISTED = 20
+_NONE: Mapping[Seq, str] = {}
 _LISTS = {
     "start": "start: wait for their turn, or for others",
     "inflight": "in flight: begun, and recovered by the next who drives if their owner ended",
     "orphaned": "orphaned: their kind is not there; driving would settle them so",
-    "parked": "parked: left alone until their kind is there, or until they are resumed",
+    "parked": "parked: left alone until a kind can run them, or until they are resumed",
 }
 
 
@@ -29,7 +31,7 @@ def run(args: Namespace) -> int:
         name = only_session(store) if args.session is None else args.session
         with session(store, name) as storage:
             last_seq = storage.last_seq
-            found = inspect_storage(storage, None if kinds is None else kinds.names())
+            found = inspect_storage(storage, kinds)
         info = _info(store, name)
         if args.json:
             print_json({"session": name, "lastSeq": last_seq, **_as_json(info, found)})
@@ -54,13 +56,22 @@ def _print(url: str, info: SessionInfo, last_seq: int, found: LiveTasks) -> None
         if tasks:
             print_line()
             print_line(_LISTS[name])
-            for line in task_lines(tasks):
+            for line in task_lines(tasks, found.unreadable):
                 print_line(line)
 
 
-def task_lines(tasks: Sequence[Task]) -> list[str]:
-    """Return a line for each of the first tasks, and one for all others."""
-    lines = [_task_line(task) for task in tasks[:_LISTED]]
+def task_lines(tasks: Sequence[Task], unreadable: Mapping[Seq, str] = _NONE) -> list[str]:
+    """Return a line for each of the first tasks, and one for all others.
+
+    Args:
+        tasks: What to list.
+        unreadable: Why some cannot be read; said in a line below each.
+    """
+    lines: list[str] = []
+    for task in tasks[:_LISTED]:
+        lines.append(_task_line(task))
+        if task.id in unreadable:
+            lines.append(f"          cannot be read: {' '.join(unreadable[task.id].split())}")
     if len(tasks) > _LISTED:
         lines.append(f"  and {len(tasks) - _LISTED:,} more")
     return lines
@@ -83,7 +94,8 @@ def _as_json(info: SessionInfo, found: LiveTasks) -> JsonObject:
     if info.owner is not None:
         owner = {"pid": info.owner.pid, "host": info.owner.host, "sinceMs": info.owner.since_ms}
     lists = {name: list(map(_task_json, tasks)) for name, tasks in _lists(found).items()}
-    return {"owner": owner, **lists}  # type: ignore[dict-item]
+    unreadable = {str(id): problem for id, problem in found.unreadable.items()}
+    return {"owner": owner, **lists, "unreadable": unreadable}  # type: ignore[dict-item]
 
 
 def _task_json(task: Task) -> JsonObject:

@@ -122,16 +122,16 @@ _INDEXES: Final = (
         "pass",
     ),
     _fault(
-        "what was found served or not is never looked up again",
+        "serving does not reach what is there already",
         "ancestry:Ancestry.attach",
-        "self._generation += 1",
-        "self._generation += conversation is None",
+        "stack += node.below",
+        "pass",
     ),
     _fault(
         "serving does not reach what tasks own",
-        "ancestry:Ancestry.serves",
-        "for id in self.lineage(conversation):",
-        "for id in (conversation,):",
+        "ancestry:Ancestry.hold",
+        "node.served = above.served",
+        "pass",
     ),
 )
 
@@ -308,8 +308,8 @@ _LIFE: Final = (
     _fault(
         "a parked task is recovered all the same",
         "scheduler:Scheduler.parked",
-        "return live.task.id in self._crashed",
-        "return False",
+        "task.id in self._crashed or",
+        "False or",
     ),
     _fault(
         "a clean close counts as a loss",
@@ -385,8 +385,8 @@ CONTROLS: Final = (
     _fault(
         "every drive looks at all live tasks again",
         "scheduler:Scheduler.attached",
-        "if self.ancestry.attach(conversation):",
-        "if self.ancestry.attach(conversation) or True:",
+        "served = self.ancestry.attach(conversation)",
+        "served = (self.ancestry.attach(conversation), self.live.conversations())[1]",
     ),
     _fault(
         "waiters are resolved in another order",

@@ -147,7 +147,7 @@ class Monitor:
         elif isinstance(action, Drained):
             if self.running:
                 self.tell(f"drained while {_names(self.running.values())} run")
-        else:
+        elif isinstance(action, Broken):
             self._check_broken(action)
 
     def _check_start(self, invocation: Invocation) -> None:

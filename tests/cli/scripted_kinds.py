@@ -27,6 +27,12 @@ class Done(TaskState, frozen=True):
 States = Planned | Running | Done
 
 
+class Renamed(TaskState, frozen=True, tag="planned"):
+    """What a later release calls planned, with another name for its field."""
+
+    action: str = "settle"
+
+
 class Step(TaskKind[States]):
     """Settles, raises, waits for ever or ends its own process in the middle."""
 
@@ -78,3 +84,16 @@ step = Step()
 both = [step, Other]
 twice = [step, Step]
 nothing = 3
+
+
+class MovedOn(Step):
+    """A later release of `Step`."""
+
+    states: ClassVar[Mapping[type[TaskState], TaskRole]] = {
+        Renamed: "start",
+        Running: "inflight",
+        Done: "terminal",
+    }
+
+
+moved_on = [MovedOn()]

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = "tests.cli.scripted_kinds"
 STEP = f"{KINDS}:step"
 BOTH = f"{KINDS}:both"
+MOVED_ON = f"{KINDS}:moved_on"
 other = Other()
 
 
@@ -92,6 +93,21 @@ def test_with_kinds_what_could_not_run_is_told_apart(pico: Pico, work: str) -> N
 
     assert [ids(found, name) for name in ("start", "orphaned", "parked")] == [[2], [3], [4]]
     assert ids(pico.json("inspect", work, "--kinds", BOTH), "start") == [2, 3, 4]
+
+
+def test_what_its_kind_cannot_read_is_shown_with_the_reason(pico: Pico, work: str) -> None:
+    plan_steps(work, "raise")
+
+    found = pico.json("inspect", work, "--kinds", MOVED_ON)
+    driven = pico("drive", work, "--kinds", MOVED_ON)
+
+    assert ids(found, "parked") == [2]
+    problem = "task 2 (step, planned): Object contains unknown field `act`"
+    assert found["unreadable"] == {"2": problem}
+    assert driven.code == 1
+    assert "session s is parked" in driven.out
+    assert "cannot be read: task 2 (step, planned)" in driven.out
+    assert "cannot be read: task 2" in pico.done("inspect", work, "--kinds", MOVED_ON)
 
 
 def test_many_live_tasks_are_counted_and_not_all_listed(pico: Pico, work: str) -> None:

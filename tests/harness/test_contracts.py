@@ -110,6 +110,30 @@ async def test_a_broken_execute_stops_the_session_with_a_report(world: World, ex
     assert await (await again.root()).drive() == "idle"
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("method", ["execute", "abort"])
+@on_loop
+async def test_a_forgotten_await_is_named(world: World, method: str) -> None:
+    """TASKS-3: Python's own warning goes where nobody who drives may look."""
+
+    async def forgets(task: Task, runtime: TaskRuntime) -> None:
+        await runtime.scratch(lambda tx: tx.value(scratch_value("step", int)).set(1))
+        runtime.commit(lambda tx: tx.settle(task.id, Done()))  # type: ignore[unused-coroutine]
+
+    kind = Script(forgets, abort=forgets)
+    harness = await world.open(kind)
+    root = await harness.root()
+    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    if method == "abort":
+        await harness.abort_task(id)
+
+    error = await outcome(root.drive())
+
+    assert isinstance(error, SessionFaultedError)
+    assert f"{method} of task {id} (script) returned without" in str(error)
+    assert "commits that were asked for and never awaited: 1" in str(error)
+
+
 @pytest.mark.parametrize("execute", [*BROKEN, _raises_a_novel])
 @on_loop
 async def test_a_broken_execute_with_the_option_ends_its_task_alone(

@@ -211,7 +211,11 @@ def test_a_closing_session_ends_every_span(traced: Traced) -> None:
     ("act", "problem", "events"),
     [
         ("raise", "raised ValueError: planted", ["exception"]),
-        ("return", "returned without a transition from status 'planned'", []),
+        (
+            "return",
+            "returned without a transition from status 'planned' (was every commit awaited?)",
+            [],
+        ),
     ],
 )
 def test_a_fault_is_an_error_that_says_what_was_wrong(
