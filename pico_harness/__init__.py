@@ -7,6 +7,7 @@ from pico_harness.call import current_call as current_call
 from pico_harness.clock import Clock as Clock
 from pico_harness.clock import SystemClock as SystemClock
 from pico_harness.conversation import ConversationHandle as ConversationHandle
+from pico_harness.errors import ArgumentError as ArgumentError
 from pico_harness.errors import AuthorityError as AuthorityError
 from pico_harness.errors import BuilderError as BuilderError
 from pico_harness.errors import CallCancelledError as CallCancelledError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
+from pico_harness.arguments import wrong
 from pico_harness.driver import CRASHES
 from pico_harness.live import LiveIndex, LiveTask
 from pico_store.address import ScratchAddress, Seq
@@ -71,6 +72,9 @@ def inspect_storage(storage: Storage, kinds: Container[str] | None = None) -> Li
 
     Cost: that of `read_live`.
     """
+    # A text would hold the letters of its name, and so every kind whose name is among them.
+    if kinds is not None and (isinstance(kinds, (str, bytes)) or not isinstance(kinds, Container)):
+        raise wrong(kinds, "kinds", "a set of names, or None")
     lists: dict[str, list[Task]] = {"start": [], "inflight": [], "orphaned": [], "parked": []}
     live = read_live(storage)
     for id in sorted(live.ids()):

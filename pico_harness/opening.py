@@ -9,6 +9,13 @@ from weakref import ref
 
 from pico_harness.admission import Admission
 from pico_harness.ancestry import Ancestry
+from pico_harness.arguments import (
+    check_callable,
+    check_choice,
+    check_count,
+    check_instance,
+    wrong,
+)
 from pico_harness.away import Away, CommitThread
 from pico_harness.call import Invocation
 from pico_harness.clock import Clock, SystemClock
@@ -24,6 +31,7 @@ from pico_harness.task_kind import RunnableKind
 from pico_harness.telemetry import Telemetry
 from pico_store.errors import SessionOwnedError, StoreIOError
 from pico_store.records import Task
+from pico_store.shown import shown
 from pico_store.storage import Storage
 
 
@@ -47,6 +55,42 @@ class Options:
 
 
 DEFAULTS = Options()
+
+_METHODS = ("commit", "scan_tasks", "export")
+"""What tells a storage from anything else, a store above all; one may be wrapped in another."""
+
+
+def check_opening(storage: Storage, options: Options) -> None:
+    """Refuse what is no storage, and options that mean nothing.
+
+    Raises:
+        ArgumentError: Which argument, or which option.
+    """
+    if not all(callable(getattr(storage, name, None)) for name in _METHODS):
+        raise wrong(storage, "storage", _allowed_storage(storage))
+    check_instance(options, Options, "options", "Options(...)")
+    check_choice(options.on_task_fault, ("session", "task"), "options.on_task_fault")
+    check_count(options.crashes_max, "options.crashes_max")
+    for name in ("on_report", "intake", "away"):
+        if getattr(options, name) is not None:
+            check_callable(getattr(options, name), f"options.{name}", "a function, or None")
+    if not callable(getattr(options.clock, "now", None)):
+        raise wrong(options.clock, "options.clock", "a Clock, which has a method now")
+    if options.telemetry is not None and not callable(getattr(options.telemetry, "begin", None)):
+        allowed = "a Telemetry, which has a method begin, or None"
+        raise wrong(options.telemetry, "options.telemetry", allowed)
+
+
+def _allowed_storage(found: object) -> str:
+    """Say how to come to a storage from what was given instead of one."""
+    store = "open_store('sqlite:work.db')"
+    if isinstance(found, str) and ":" in found:
+        store = f"open_store({shown(found)})"
+    elif callable(getattr(found, "sessions", None)):
+        store = "store"
+    how = f"storage = {store}.create('name'), or .open('name') where the session is there"
+    return f"an open session, {how}; open_store is in pico_store.backends"
+
 
 # The storages that harnesses of this process work on: two on one would both run its tasks. Weak, so
 # that one that was dropped without a close gives its session back.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
 
+from pico_harness.arguments import check_flag, check_instance, check_iterable, wrong
 from pico_harness.errors import AuthorityError, KindError, UnknownTaskError
-from pico_harness.kinds import EntryKind, TaskState, TaskType, status_of
+from pico_harness.kinds import EntryKind, TaskState, TaskType, check_task_kind, status_of
 from pico_harness.owned import own
 from pico_harness.registry import Kinds
 from pico_harness.state import ListOf, Value, plain
@@ -50,6 +51,8 @@ from pico_store.storage import Storage
 D = TypeVar("D")
 S = TypeVar("S", bound=TaskState)
 T = TypeVar("T")
+
+_STATE_WRITES = frozenset(get_args(StateWrite))
 
 
 class Tx(TxReads):
@@ -117,10 +120,12 @@ class Tx(TxReads):
         if name.scope == "scratch":
             problem = f"scratch state {name.namespace!r} in a main transaction"
             raise self._poisoned("LINE-6", f"{problem}; allowed: in runtime.scratch")
-        return name.address(self._conversation(conversation) if name.scope != "session" else None)
+        if name.scope == "session":
+            return name.address(None if conversation is None else _checked(conversation))
+        return name.address(self._conversation(conversation))
 
     def _conversation(self, conversation: Seq | None) -> Seq:
-        found = self._bound if conversation is None else conversation
+        found = self._bound if conversation is None else _checked(conversation)
         if found is None:
             problem = "no conversation; allowed: conversation=ID, or a conversation's own commit"
             raise self._poisoned("LINE-6", problem)
@@ -128,6 +133,7 @@ class Tx(TxReads):
 
     def write_state(self, write: StateWrite) -> Seq:
         """Add a state write; rewindable conversation state comes before entries (design §3.2)."""
+        _check_state_write(write)
         address = write.address
         if self._saw_entry and isinstance(address, ConversationAddress) and address.rewind:
             problem = f"rewindable state {address.namespace!r} written after an entry"
@@ -167,6 +173,10 @@ class Tx(TxReads):
         if not isinstance(kind, EntryKind):
             problem = f"an entry of kind {shown(kind)}"
             raise KindError("KIND-1", f"{problem}; allowed: an EntryKind")
+        if model is not None:
+            check_iterable(model, "model", "a list of messages")
+        if edits is not None:
+            check_iterable(edits, "edits", "a list of Omit and Replace")
         id = Seq(self.first + len(self.writes))
         stored: JsonValue | D | None
         if kind.type is None or data is None:
@@ -213,17 +223,15 @@ class Tx(TxReads):
             AuthorityError: An abort invocation creates no successors (design §6.3).
         """
         self._check_creates("task")
-        if not isinstance(kind, TaskType):
-            raise KindError("KIND-1", f"a task of kind {shown(kind)}; allowed: a task kind")
+        check_task_kind(kind)
+        check_flag(background, "background")
         registered = self._kinds.task_kind(kind.name)
         registered.role(state)
         if type(state) is not registered.initial:
             problem = f"a new {kind.name!r} task in status {status_of(state)!r}"
             allowed = status_of(registered.initial)
             raise self._poisoned("LINE-6", f"{problem}; allowed: {allowed!r}")
-        if not isinstance(after, Iterable):
-            problem = f"a {kind.name!r} task after {shown(after)}"
-            raise self._poisoned("LINE-6", f"{problem}; allowed: ids of tasks")
+        check_iterable(after, "after", "ids of tasks")
         id = Seq(self.first + len(self.writes))
         stored = _stored(state, kind.name)
         task = Task(
@@ -316,6 +324,8 @@ class Tx(TxReads):
         self._check_creates("conversation")
         if owner is not None:
             check_seq(owner, "owner")
+        if fork is not None:
+            check_instance(fork, ForkPoint, "fork", "a ForkPoint")
         id = Seq(self.first + len(self.writes))
         conversation = Conversation(id, fork, owner)
         self.conversations_written[id] = conversation
@@ -340,6 +350,16 @@ class Tx(TxReads):
         """End the transaction and return its batch; ``None`` if nothing was written."""
         self.end()
         return MainBatch(tuple(self.writes)) if self.writes else None
+
+
+def _checked(conversation: Seq) -> Seq:
+    check_seq(conversation, "conversation")
+    return conversation
+
+
+def _check_state_write(write: StateWrite) -> None:
+    if type(write) not in _STATE_WRITES:
+        raise wrong(write, "write", "a write of a value or a list")
 
 
 def _own_edit(edit: ContextEdit) -> ContextEdit:
@@ -385,6 +405,7 @@ class ScratchTx(TxReads):
     def write_state(self, write: StateWrite) -> Seq:
         """Add a write of this scratch."""
         self._check_alive()
+        _check_state_write(write)
         self.writes.append(write)
         return Seq(self.first + len(self.writes) - 1)
 
@@ -456,6 +477,6 @@ class TxList(Generic[T]):
 
     def read(self, query: ListQuery | None = None) -> Page[Element[T]]:
         """Return a page of its elements; refused after a write of it in the same transaction."""
-        page = self._tx.read_list(self._address, query or ListQuery())
+        page = self._tx.read_list(self._address, query if query is not None else ListQuery())
         items = [Element(item.id, self._name.decode(item.value)) for item in page.items]
         return Page(items, page.read_at, page.next)

@@ -7,7 +7,7 @@ import re
 from tests.packaging.repository import ROOT
 
 HEADING = re.compile(r"^### ([A-Z]+-\d+) [^t]", re.MULTILINE)
-CLAUSE = re.compile(r"\b(?:LINE|KIND|STATE|TASKS|IN|CTX|PROC)-\d+\b")
+CLAUSE = re.compile(r"\b(?:ARG|LINE|KIND|STATE|TASKS|IN|CTX|PROC)-\d+\b")
 TESTS = ("tests/harness", "tests/context", "tests/cli", "tests/simulation")
 # Clauses that the flows will keep; the specification says so under one heading.
 LATER = {"IN-3", "IN-4", "IN-5", "CTX-3"}
