@@ -8,7 +8,6 @@ import pkgutil
 import pico_harness
 import pico_harness.testing
 
-
 # What the simulation of the harness itself raises and catches.
 WITHIN = {"CrashError", "MisfitError", "ScriptedError"}
 
@@ -18,9 +17,9 @@ def errors() -> dict[str, type[BaseException]]:
     found: dict[str, type[BaseException]] = {}
     for module in pkgutil.walk_packages(pico_harness.__path__, "pico_harness."):
         for name, value in vars(importlib.import_module(module.name)).items():
-            if isinstance(value, type) and issubclass(value, BaseException):
-                if value.__module__ == module.name and name not in WITHIN:
-                    found[f"{module.name}.{name}"] = value
+            own = isinstance(value, type) and value.__module__ == module.name
+            if own and issubclass(value, BaseException) and name not in WITHIN:
+                found[f"{module.name}.{name}"] = value
     return found
 
 
