@@ -20,6 +20,9 @@ from pico_harness import (
     session_value,
 )
 from pico_harness.errors import CallCancelledError, SessionFaultedError, TaskParkedError
+from pico_harness.inspection import CRASHES
+from pico_store.address import ScratchAddress
+from pico_store.batch import ScratchBatch, ValueSet
 from tests.harness.scripted import (
     Aborted,
     Done,
@@ -304,6 +307,29 @@ async def test_a_session_that_another_task_faulted_is_no_crash_of_this_one(world
     last = await world.open(Script())
     assert (await last.inspect()).parked == ()
     assert [task.id for task in (await last.inspect()).inflight] == [id]
+
+
+@pytest.mark.parametrize("background", [False, True])
+@on_loop
+async def test_who_cannot_run_a_task_does_not_forget_its_losses(
+    memory: World, *, background: bool
+) -> None:
+    harness = await memory.open(kind := Script(hang))
+    root = await harness.root()
+    id = await root.commit(lambda tx: tx.task(kind, Planned(), background=background))
+    driving = asyncio.ensure_future(outcome(harness.drive()))
+    await _until_inflight(harness, 1)
+    await harness.close()
+    await driving
+    storage = memory.store.open("a")
+    storage.commit(ScratchBatch(id, (ValueSet(ScratchAddress(id, CRASHES), 4),)))
+    storage.close()
+
+    other = await memory.open(Tool())
+    await other.close()
+
+    again = await memory.open(Script())
+    assert [task.id for task in (await again.inspect()).parked] == [id]
 
 
 async def run_abort(task: Task, runtime: TaskRuntime) -> None:
