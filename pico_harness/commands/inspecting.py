@@ -18,7 +18,7 @@ _LISTS = {
     "start": "start: wait for their turn, or for others",
     "inflight": "in flight: begun, and recovered by the next who drives if their owner ended",
     "orphaned": "orphaned: their kind is not there; driving would settle them so",
-    "parked": "parked: left alone until their kind is there, or until they are resumed",
+    "parked": "parked: left alone until their kind is there, or they are resumed",
 }
 
 

@@ -2,68 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pico_harness import Harness, Tx
 from pico_store.address import Seq
 from pico_store.backends import open_store
-from pico_store.records import JsonObject
-from tests.cli.running import Pico, buffered
-from tests.cli.scripted_kinds import Other, Planned, step
-
-ROOT = Path(__file__).resolve().parents[2]
-KINDS = "tests.cli.scripted_kinds"
-STEP = f"{KINDS}:step"
-BOTH = f"{KINDS}:both"
-other = Other()
+from tests.cli.running import Pico
+from tests.cli.scripted_kinds import Planned, step
+from tests.cli.working import (
+    BOTH,
+    KINDS,
+    ROOT,
+    STEP,
+    drive_process,
+    ids,
+    new_work,
+    other,
+    plan,
+    plan_steps,
+)
 
 
 @pytest.fixture(params=["sqlite:{}/work.db", "jsonl:{}/work"])
 def work(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with the session ``s``, which has a root and nothing else."""
-    url = str(request.param).format(tmp_path)
-    store = open_store(url)
-    store.create("s").close()
-    store.close()
-    return url
-
-
-def plan(url: str, build: Callable[[Tx], object]) -> None:
-    """Commit something to the root of session ``s``."""
-
-    async def main() -> None:
-        store = open_store(url, create=False)
-        async with await Harness.open(store.open("s"), tasks=[step, other]) as harness:
-            await (await harness.root()).commit(build)
-        store.close()
-
-    asyncio.run(main())
-
-
-def plan_steps(url: str, *acts: str) -> None:
-    plan(url, lambda tx: [tx.task(step, Planned(act)) for act in acts])
-
-
-def drive_process(url: str, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pico_store.cli", "drive", url, "--kinds", STEP, *more]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=buffered(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-
-
-def ids(found: JsonObject, name: str) -> list[object]:
-    tasks = found[name]
-    assert isinstance(tasks, list)
-    return [task["id"] for task in tasks if isinstance(task, dict)]
+    return new_work(str(request.param).format(tmp_path))
 
 
 # --- inspect ---
