@@ -84,6 +84,7 @@ def test_looking_at_a_session_at_work_disturbs_nobody(pico: Pico, work: str) -> 
         assert ids(found, "inflight") == [2]
         assert isinstance(found["owner"], dict)
         assert found["owner"]["pid"] == process.pid
+        assert found["owner"]["ended"] is False
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
@@ -92,6 +93,31 @@ def test_looking_at_a_session_at_work_disturbs_nobody(pico: Pico, work: str) -> 
         process.communicate()
     # It could close in peace: its ownership was not touched.
     assert (process.returncode, err) == (130, b"pico: interrupted\n")
+
+
+def test_an_owner_that_was_killed_is_said_to_be_gone(pico: Pico, work: str) -> None:
+    plan_steps(work, "die")
+    process = drive_process(work)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+    found = pico.json("inspect", work)
+
+    assert isinstance(found["owner"], dict)
+    assert (found["owner"]["pid"], found["owner"]["ended"]) == (process.pid, True)
+    assert f"owner gone (process {process.pid} ended): " in pico.done("inspect", work)
+    assert ", ended" in pico.done("sessions", work)
+
+
+def test_an_owner_of_this_process_is_never_gone(pico: Pico, work: str) -> None:
+    store = open_store(work)
+    storage = store.open("s")
+
+    out = pico.done("inspect", work)
+
+    storage.close()
+    store.close()
+    assert f"owner on record: process {os.getpid()} on " in out
 
 
 # --- drive ---
