@@ -216,7 +216,7 @@ class Tx(TxReads):
             state: Its initial variant.
             conversation: Where; not needed where the transaction is bound to one.
             after: Tasks of the same ownership tree that must be terminal before it starts.
-            background: Whether abort and idleness of its conversation leave it alone.
+            background: Whether its conversation is idle without it, and its abort leaves it alone.
 
         Raises:
             KindError: The kind is not registered, or the state is none of its own.
