@@ -19,7 +19,7 @@ from pico_harness.state import ListOf, Value
 from pico_harness.tx import Tx
 from pico_store.address import Seq
 from pico_store.context import Context
-from pico_store.errors import UnknownConversationError
+from pico_store.errors import LimitExceededError, UnknownConversationError
 from pico_store.limits import BATCH_WRITES_MAX
 from pico_store.names import check_name
 from pico_store.records import At, Conversation, ForkPoint
@@ -136,9 +136,13 @@ class ConversationHandle:
 
         Args:
             at: An entry that this conversation shows, or ``"start"``.
-            abort: Mark the foreground tasks here in the same commit.
+            abort: Mark the foreground tasks here and below in the same commit.
             values: State that the new conversation begins with.
             call: Whose call it is, if not the current one.
+
+        Raises:
+            LimitExceededError: There are more tasks to mark than one batch holds beside the rest,
+                10,000 writes in all. `abort` first, which may take several commits (LINE-7).
         """
         check_flag(abort, "abort")
         if values is not None:
@@ -150,14 +154,25 @@ class ConversationHandle:
             for name, value in (values or {}).items():
                 tx.value(name, conversation=id).set(value)
             if abort:
-                for task in self._driver.scheduler.foreground_closure((self.id,)):
-                    tx.abort_task(task)
+                self._mark_all(tx)
             return id
 
         id = await self._commit(plan, call)
         return ConversationHandle(
             self._driver, id, caches=self._caches, bound=self._bound, intake=self._intake
         )
+
+    def _mark_all(self, tx: Tx) -> None:
+        """Mark the foreground tasks here and below, if the batch has room for all of them."""
+        scheduler = self._driver.scheduler
+        closure = scheduler.foreground_closure((self.id,))
+        marks = [id for id in closure if not scheduler.live[id].task.abort]
+        if len(tx.writes) + len(marks) > BATCH_WRITES_MAX:
+            problem = f"a fork that marks {len(marks):,} tasks in one commit, which holds "
+            problem += f"{BATCH_WRITES_MAX:,} writes; allowed: await abort() first, then fork"
+            raise LimitExceededError("JSON-5", "abort", problem)
+        for id in marks:
+            tx.abort_task(id)
 
     # --- Input ---
 
