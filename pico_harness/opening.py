@@ -24,11 +24,13 @@ from pico_harness.driver import Driver
 from pico_harness.faults import FaultReport
 from pico_harness.inbox import Intake
 from pico_harness.inspection import CRASHES_MAX, read_live
+from pico_harness.links import read_links
 from pico_harness.registry import Registry
 from pico_harness.runtime import TaskRuntime
 from pico_harness.scheduler import Scheduler
 from pico_harness.task_kind import RunnableKind
 from pico_harness.telemetry import Telemetry
+from pico_store.address import Seq
 from pico_store.errors import SessionOwnedError, StoreIOError
 from pico_store.records import Task
 from pico_store.shown import shown
@@ -102,7 +104,8 @@ def make_driver(
 ) -> tuple[Driver, Conversations]:
     """Read what is live in a session and return a driver that has started nothing.
 
-    Cost: the live tasks, a value of each that was in flight, and the links above them.
+    Cost: the live tasks, a value of each that was in flight, and the links above them, which are
+    read together; see `read_links`.
     """
     if storage.read_only:
         problem = "the storage was opened read-only"
@@ -114,11 +117,18 @@ def make_driver(
     known = _Kinds(kinds)
     live = read_live(storage)
     # The three need one another: links are found in the live index and in storage.
-    ancestry = Ancestry(lambda conversation: admission.above(conversation))
+    links = read_links(storage, live)
+
+    def above(conversation: Seq) -> Seq | None:
+        return links[conversation] if conversation in links else admission.above(conversation)
+
+    ancestry = Ancestry(above)
     scheduler = Scheduler(live, ancestry, known.has_task_kind, crashes_max=options.crashes_max)
     admission = Admission(scheduler, storage)
     for task_id in live.ids():
         ancestry.hold(live[task_id].task.conversation_id)
+    # From here on the ancestry has what is needed; what is asked later may have changed.
+    links.clear()
 
     def run(invocation: Invocation, task: Task) -> Coroutine[object, object, None]:
         runtime = TaskRuntime(driver, conversations, invocation)
