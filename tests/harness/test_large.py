@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pico_harness import Harness, TaskRuntime, Tx, conversation_value
+from pico_harness import Harness, TaskRuntime, Tx
 from pico_harness.errors import WaitCycleError
 from pico_harness.harness import ROOT
 from pico_store.address import Seq
@@ -17,13 +17,13 @@ from pico_store.batch import MainBatch, MainWrite, SettleTask
 from pico_store.errors import LimitExceededError
 from pico_store.records import Conversation, Task
 from pico_store.storage import Store
-from tests.harness.scripted import Done, Planned, Script, Stop, Tool, begin, finish
+from tests.harness.names import MARK
+from tests.harness.scripted import Done, Planned, Script, Stop, Tool, begin, finish, through
 from tests.harness.scripted import Task as ScriptTask
 from tests.harness.worlds import World, make_world, on_loop, outcome, settle_down
 
 DEPTH = 10_000
 CHILDREN = 100_000
-MARK = conversation_value("mark", int, rewind=True)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -113,12 +113,7 @@ async def test_a_cycle_through_ten_thousand_dependencies_is_found(memory: World)
 async def test_ten_thousand_tasks_that_wait_for_one_are_freed_or_aborted(memory: World) -> None:
     stop = Stop()
 
-    async def execute(task: ScriptTask, runtime: TaskRuntime) -> None:
-        await begin(task, runtime)
-        await stop.wait()
-        await finish(task, runtime)
-
-    first, kind = Tool(execute), Script()
+    first, kind = Tool(through(stop)), Script()
     harness = await memory.open(first, kind)
     root = await harness.root()
 

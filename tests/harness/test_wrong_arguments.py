@@ -28,19 +28,10 @@ from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.tx import TxList, TxValue
 from pico_store.errors import PicoError
 from pico_store.storage import Storage
+from tests.harness.names import COUNT, ITEMS
 from tests.harness.scripted import Done, Running, Task
 from tests.harness.worlds import World, on_loop
-from tests.harness.wrong_values import (
-    CALL,
-    COUNT,
-    ITEMS,
-    LIVE,
-    ROWS,
-    WRONG,
-    Configured,
-    goes_on,
-    scene,
-)
+from tests.harness.wrong_values import CALL, LIVE, ROWS, WRONG, Configured, goes_on, scene
 
 
 def methods(of: type) -> Iterator[tuple[str, list[inspect.Parameter]]]:

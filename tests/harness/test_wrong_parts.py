@@ -28,15 +28,12 @@ from pico_harness import (
     session_value,
 )
 from pico_store.errors import PicoError
+from tests.harness.names import COUNT, ITEMS, MARK, MEMO
 from tests.harness.scripted import Script
 from tests.harness.worlds import World, on_loop
 from tests.harness.wrong_values import (
     ABSENT,
     CALLABLE,
-    COUNT,
-    ITEMS,
-    MARK,
-    MEMO,
     MEMOS,
     NOTHING,
     ROWS,

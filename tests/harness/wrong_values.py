@@ -17,11 +17,7 @@ from pico_harness import (
     ScratchTx,
     TaskRuntime,
     Tx,
-    conversation_value,
     scratch_list,
-    scratch_value,
-    session_list,
-    session_value,
 )
 from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.harness import ROOT
@@ -32,14 +28,11 @@ from pico_store.address import Seq, SessionAddress
 from pico_store.batch import ValueSet
 from pico_store.digest import digest
 from pico_store.query import ConversationQuery, EntryQuery, ListQuery, TaskQuery
+from tests.harness.names import COUNT, ITEMS, MARK, MEMO
 from tests.harness.scripted import Done, Planned, Running, Script, Tool
 from tests.harness.worlds import World
 
 NOTE = EntryKind("note", int)
-COUNT = session_value("count", int)
-ITEMS = session_list("items", int)
-MARK = conversation_value("mark", int, rewind=True)
-MEMO = scratch_value("memo", int)
 MEMOS = scratch_list("memos", int)
 ENTRY, LIVE = Seq(2), Seq(3)
 
