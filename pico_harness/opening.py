@@ -107,13 +107,7 @@ def make_driver(
     Cost: the live tasks, a value of each that was in flight, and the links above them, which are
     read together; see `read_links`.
     """
-    if storage.read_only:
-        problem = "the storage was opened read-only"
-        raise StoreIOError(f"{problem}; a harness needs it for writing")
-    held = _HELD.get(id(storage))
-    if held is not None and held() is storage:
-        problem = f"session {storage.session_id!r:.80} has a harness on this storage already"
-        raise SessionOwnedError(f"{problem}; use that one, or close it first")
+    _check_free(storage)
     known = _Kinds(kinds)
     live = read_live(storage)
     # The three need one another: links are found in the live index and in storage.
@@ -160,6 +154,17 @@ def make_driver(
     driver.on_closed = closed
     conversations = Conversations(driver, options.intake)
     return driver, conversations
+
+
+def _check_free(storage: Storage) -> None:
+    """Refuse a storage that cannot be written to, or that another harness writes to."""
+    if storage.read_only:
+        problem = "the storage was opened read-only"
+        raise StoreIOError(f"{problem}; a harness needs it for writing")
+    held = _HELD.get(id(storage))
+    if held is not None and held() is storage:
+        problem = f"session {storage.session_id!r:.80} has a harness on this storage already"
+        raise SessionOwnedError(f"{problem}; use that one, or close it first")
 
 
 class _Kinds:

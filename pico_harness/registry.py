@@ -95,10 +95,12 @@ class Registry(Generic[K]):
         Raises:
             KindError: There is none.
         """
-        kind = self.get(name)
-        if kind is None:
-            raise self._unknown(name, "register it first")
-        return kind
+        try:
+            return self._kinds[name]
+        except (KeyError, TypeError):
+            if name in self:
+                raise
+            raise self._unknown(name, "register it first") from None
 
     def __contains__(self, name: str) -> bool:
         if type(name) is not str:
