@@ -75,5 +75,8 @@ def check_mapping(value: object, argument: str, allowed: str) -> None:
 
 def check_iterable(value: object, argument: str, allowed: str) -> None:
     """Refuse what cannot be gone through, and what has parts that nobody means: letters, keys."""
+    if type(value) is tuple or type(value) is list:
+        # Asking the abstract classes takes longer than all else that a task costs here.
+        return
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes, Mapping)):
         raise wrong(value, argument, allowed)

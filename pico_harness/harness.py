@@ -95,6 +95,13 @@ class Harness(SessionReads):
             root_values: State of the root, set if the session is new.
             options: See `Options`.
 
+        Raises:
+            ArgumentError: Something is of another type, options included; a store or a URL is no
+                storage. Nothing was written, and the storage is as it was (ARG-1).
+            KindError: A kind is not well formed, or two have one name.
+            SessionOwnedError: The storage has a harness already.
+            StoreIOError: It was opened read-only.
+
         Cost: reads the live tasks and what owns them; nothing of the history.
         """
         check_opening(storage, options)
