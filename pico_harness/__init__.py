@@ -1,5 +1,6 @@
 """Durable tasks over a pico storage: kinds, transactions, one commit line, a driver."""
 
+from pico_harness.call import AbandonedError as AbandonedError
 from pico_harness.call import Call as Call
 from pico_harness.call import Cancellation as Cancellation
 from pico_harness.call import Invocation as Invocation
@@ -7,6 +8,7 @@ from pico_harness.call import current_call as current_call
 from pico_harness.clock import Clock as Clock
 from pico_harness.clock import SystemClock as SystemClock
 from pico_harness.conversation import ConversationHandle as ConversationHandle
+from pico_harness.errors import ArgumentError as ArgumentError
 from pico_harness.errors import AuthorityError as AuthorityError
 from pico_harness.errors import BuilderError as BuilderError
 from pico_harness.errors import CallCancelledError as CallCancelledError
@@ -25,6 +27,7 @@ from pico_harness.errors import TaskParkedError as TaskParkedError
 from pico_harness.errors import UnknownInputError as UnknownInputError
 from pico_harness.errors import UnknownTaskError as UnknownTaskError
 from pico_harness.errors import WaitCycleError as WaitCycleError
+from pico_harness.errors import WrongLoopError as WrongLoopError
 from pico_harness.faults import FaultReport as FaultReport
 from pico_harness.harness import Harness as Harness
 from pico_harness.harness import Inspection as Inspection

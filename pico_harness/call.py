@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from pico_harness.arguments import check_callable, check_instance
 from pico_store.address import Seq
 
 _LOG = logging.getLogger("pico_harness")
@@ -43,6 +44,9 @@ class Cancellation:
 
     def cancel(self, reason: str) -> bool:
         """Request it; the first call alone has an effect, and returns True."""
+        # The reason is what says that it was requested: ``None`` would be told to everybody, and
+        # leave it as it was.
+        check_instance(reason, str, "reason", "a str that says why")
         if self.reason is not None:
             return False
         self.reason = reason
@@ -58,6 +62,7 @@ class Cancellation:
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], object]:
         """Call back when it is requested, at once if it was; returns what takes that back."""
+        check_callable(callback, "callback", "a function without arguments")
         if self.reason is not None:
             callback()
             return _nothing
@@ -118,6 +123,19 @@ _CURRENT: ContextVar[Call] = ContextVar("pico_call", default=HOST)
 def current_call() -> Call:
     """Return the call that the running code belongs to."""
     return _CURRENT.get()
+
+
+def calling(call: Call | None) -> Call:
+    """Return a call that was given, or the current one.
+
+    Raises:
+        ArgumentError: Something else was given.
+    """
+    if call is None:
+        return _CURRENT.get()
+    check_instance(call, Call, "call", "a Call, such as current_call().cancellable(), or None")
+    check_instance(call.cancellation, Cancellation, "call.cancellation", "a Cancellation")
+    return call
 
 
 def enter_call(call: Call) -> None:

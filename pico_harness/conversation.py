@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from pico_harness import inbox
-from pico_harness.call import Call, Invocation, current_call
+from pico_harness.arguments import check_choice, check_flag, check_id, check_mapping
+from pico_harness.call import Call, Invocation, calling
 from pico_harness.context import ContextCaches
 from pico_harness.driver import Driver
 from pico_harness.errors import KindError, RequestAlreadyAcceptedError
 from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.inbox import EntryDraft, InputMode, InputResult, Intake
-from pico_harness.kinds import TaskState, TaskType
+from pico_harness.kinds import TaskState, TaskType, check_task_kind
 from pico_harness.scheduler import Scheduler
 from pico_harness.state import ListOf, Value
 from pico_harness.tx import Tx
 from pico_store.address import Seq
 from pico_store.context import Context
-from pico_store.errors import UnknownConversationError
+from pico_store.errors import LimitExceededError, UnknownConversationError
 from pico_store.limits import BATCH_WRITES_MAX
+from pico_store.names import check_name
 from pico_store.records import At, Conversation, ForkPoint
+from pico_store.shown import shown
 
 T = TypeVar("T")
 S = TypeVar("S", bound=TaskState)
+
+
+MODES = get_args(InputMode)
+_VALUES = "a mapping of conversation values, such as {conversation_value(...): 1}, or None"
 
 
 class ConversationHandle:
@@ -60,7 +67,7 @@ class ConversationHandle:
         self._cache = caches.of(id)
 
     def _commit(self, plan: Callable[[Tx], T], call: Call | None) -> Awaitable[T]:
-        called = call if call is not None else current_call()
+        called = calling(call)
         return self._driver.commit(plan, called, conversation=self.id, bound=self._bound)
 
     async def snapshot(self, *, call: Call | None = None) -> Conversation:
@@ -104,7 +111,7 @@ class ConversationHandle:
             TaskParkedError: Only parked tasks are left, and what waits for them.
             WaitCycleError: The caller is a task of this work.
         """
-        return await self._driver.drive(self.id, call if call is not None else current_call())
+        return await self._driver.drive(self.id, calling(call))
 
     async def abort(self, *, call: Call | None = None) -> int:
         """Mark the live foreground tasks here and below, and cancel queued steering and follow-ups.
@@ -135,7 +142,14 @@ class ConversationHandle:
             abort: Mark the foreground tasks here and below in the same commit.
             values: State that the new conversation begins with.
             call: Whose call it is, if not the current one.
+
+        Raises:
+            LimitExceededError: There are more tasks to mark than one batch holds beside the rest,
+                10,000 writes in all. `abort` first, which may take several commits (LINE-7).
         """
+        check_flag(abort, "abort")
+        if values is not None:
+            check_mapping(values, "values", _VALUES)
 
         def plan(tx: Tx) -> Seq:
             point = None if at == "start" else ForkPoint(self.id, at)
@@ -143,14 +157,25 @@ class ConversationHandle:
             for name, value in (values or {}).items():
                 tx.value(name, conversation=id).set(value)
             if abort:
-                for task in self._driver.scheduler.foreground_closure((self.id,)):
-                    tx.abort_task(task)
+                self._mark_all(tx)
             return id
 
         id = await self._commit(plan, call)
         return ConversationHandle(
             self._driver, id, caches=self._caches, bound=self._bound, intake=self._intake
         )
+
+    def _mark_all(self, tx: Tx) -> None:
+        """Mark the foreground tasks here and below, if the batch has room for all of them."""
+        scheduler = self._driver.scheduler
+        closure = scheduler.foreground_closure((self.id,))
+        marks = [id for id in closure if not scheduler.live[id].task.abort]
+        if len(tx.writes) + len(marks) > BATCH_WRITES_MAX:
+            problem = f"a fork that marks {len(marks):,} tasks in one commit, which holds "
+            problem += f"{BATCH_WRITES_MAX:,} writes; allowed: await abort() first, then fork"
+            raise LimitExceededError("JSON-5", "abort", problem)
+        for id in marks:
+            tx.abort_task(id)
 
     # --- Input ---
 
@@ -175,6 +200,11 @@ class ConversationHandle:
         Raises:
             RequestAlreadyAcceptedError: The name was used; the error carries the receipt (IN-2).
         """
+        check_choice(mode, MODES, "mode")
+        check_choice(on_duplicate, ("raise", "return"), "on_duplicate")
+        inbox.check_draft(draft)
+        if request_id is not None:
+            check_name(request_id, "request_id")
 
         def plan(tx: Tx) -> Seq:
             try:
@@ -193,12 +223,14 @@ class ConversationHandle:
     async def result(self, input_id: Seq, *, call: Call | None = None) -> InputResult | None:
         """Return what became of an input, or ``None`` if there is no such input here."""
         self._driver.check_reading(call)
+        check_id(input_id, "input_id")
         return inbox.read_result(self._driver.storage, self.id, input_id)
 
     async def cancel_queued(
         self, input_id: Seq, *, call: Call | None = None
     ) -> Literal["cancelled", "placed", "not_found"]:
         """Withdraw an input that waits; say so where it has a place already (IN-6)."""
+        check_id(input_id, "input_id")
         return await self._commit(lambda tx: inbox.withdraw(tx, self.id, input_id), call)
 
     # --- State ---
@@ -222,7 +254,9 @@ class ConversationHandle:
         self, kind: TaskType[S], values: Mapping[str, object], *, call: Call | None = None
     ) -> None:
         """Set some of the values that a kind declares, in one commit."""
-        unknown = sorted(values.keys() - kind.config.keys())
+        check_task_kind(kind)
+        check_mapping(values, "values", "a mapping of the names that the kind declares to values")
+        unknown = sorted(map(shown, values.keys() - kind.config.keys()))
         if unknown:
             raise _no_config(kind.name, unknown, kind.config)
 
@@ -312,6 +346,7 @@ class Conversations:
 
 def read_config(driver: Driver, kind: TaskType[S], conversation: Seq) -> dict[str, object | None]:
     """Return the values that a kind declares, as they are in a conversation."""
+    check_task_kind(kind)
     found: dict[str, object | None] = {}
     for key, name in kind.config.items():
         version = driver.storage.get_value(name.address(conversation))
@@ -320,5 +355,5 @@ def read_config(driver: Driver, kind: TaskType[S], conversation: Seq) -> dict[st
 
 
 def _no_config(kind: str, unknown: Iterable[str], known: Iterable[str]) -> KindError:
-    problem = f"kind {kind!r} declares no config {', '.join(map(repr, unknown))}"
+    problem = f"kind {kind!r} declares no config {', '.join(unknown)}"
     return KindError("TASKS-1", f"{problem}; declared: {', '.join(sorted(known)) or 'none'}")

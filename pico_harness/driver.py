@@ -10,6 +10,7 @@ from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from pico_harness.admission import Admission
+from pico_harness.arguments import check_milliseconds
 from pico_harness.away import Away
 from pico_harness.builder import build
 from pico_harness.call import (
@@ -17,7 +18,7 @@ from pico_harness.call import (
     AbandonedError,
     Call,
     Invocation,
-    current_call,
+    calling,
     enter_call,
 )
 from pico_harness.clock import Clock
@@ -187,7 +188,7 @@ class Driver:
 
     def check_reading(self, call: Call | None) -> None:
         """Refuse a read by a cancelled call, within a builder, or once the session ends."""
-        cancellation = (call if call is not None else current_call()).cancellation
+        cancellation = calling(call).cancellation
         if cancellation.requested:
             raise CallCancelledError(f"cancelled before it began: {cancellation.reason}")
         self.line.check_outside()
@@ -215,6 +216,8 @@ class Driver:
     async def wait_for_task(self, task: Seq, budget_ms: float | None, call: Call) -> bool:
         """Wait until a task is terminal; False when the budget ran out before (TASKS-6)."""
         check_seq(task, "task")
+        if budget_ms is not None:
+            check_milliseconds(budget_ms, "budget_ms")
         call = self.mine(call)
         waiter = self._waiter(call, task=task)
         timer: asyncio.TimerHandle | None = None

@@ -31,6 +31,22 @@ class RejectedError(HarnessError, ValueError):
         return type(self), (self.rule, self.problem)
 
 
+class ArgumentError(RejectedError):
+    """An argument is of another type, or out of its bounds: correct the call.
+
+    Attributes:
+        argument: Which.
+    """
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__("ARG-1", f"{argument}: {problem}")
+        self.argument = argument
+        self._given = problem
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.argument, self._given)
+
+
 class BuilderError(RejectedError):
     """A builder did what no builder may do: write it differently."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from pico_harness.call import Call, Invocation, current_call
+from pico_harness.arguments import check_instance, wrong
+from pico_harness.call import Call, Invocation, calling
 from pico_harness.driver import Driver
 from pico_harness.state import ListOf, Value
 from pico_harness.tx import Tx
@@ -30,10 +31,18 @@ class _Bound:
     def _commit(self, plan: Callable[[Tx], R], call: Call | None) -> Awaitable[R]:
         return self._driver.commit(
             plan,
-            call if call is not None else current_call(),
+            calling(call),
             conversation=self._conversation,
             bound=self._invocation,
         )
+
+
+def _check_name(name: Value[T] | ListOf[T], wanted: type) -> None:
+    how = "session_value" if wanted is Value else "session_list"
+    check_instance(name, wanted, "name", f"a {wanted.__name__}, such as {how}('words')")
+    if name.scope == "scratch":
+        allowed = "a name of the session or of a conversation; scratch is for runtime.scratch"
+        raise wrong(name, "name", allowed)
 
 
 class ValueHandle(_Bound, Generic[T]):
@@ -47,6 +56,7 @@ class ValueHandle(_Bound, Generic[T]):
         bound: Invocation | None = None,
     ) -> None:
         super().__init__(driver, conversation, bound)
+        _check_name(name, Value)
         self._name = name
         self._address = name.address(conversation)
 
@@ -76,6 +86,7 @@ class ListHandle(_Bound, Generic[T]):
         bound: Invocation | None = None,
     ) -> None:
         super().__init__(driver, conversation, bound)
+        _check_name(name, ListOf)
         self._name = name
         self._address = name.address(conversation)
 
@@ -84,7 +95,8 @@ class ListHandle(_Bound, Generic[T]):
     ) -> Page[Element[T]]:
         """Return a page of its elements."""
         self._driver.check_reading(call)
-        page = self._driver.storage.read_list(self._address, query or ListQuery())
+        asked = query if query is not None else ListQuery()
+        page = self._driver.storage.read_list(self._address, asked)
         items = [Element(item.id, self._name.decode(item.value)) for item in page.items]
         return Page(items, page.read_at, page.next)
 

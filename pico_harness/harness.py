@@ -8,22 +8,24 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from pico_harness import inbox
-from pico_harness.call import HOST, Call, current_call
+from pico_harness.arguments import check_instance, check_iterable, check_mapping
+from pico_harness.call import HOST, Call, calling
 from pico_harness.conversation import ConversationHandle, Conversations
 from pico_harness.driver import Driver
 from pico_harness.errors import UnknownTaskError
 from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.inbox import Receipt
 from pico_harness.inspection import Counts
-from pico_harness.kinds import EntryKind, check_declaration
+from pico_harness.kinds import EntryKind
 from pico_harness.lifecycle import Lifecycle
-from pico_harness.opening import DEFAULTS, Options, make_driver
+from pico_harness.opening import DEFAULTS, Options, check_opening, make_driver
 from pico_harness.reads import SessionReads
 from pico_harness.registry import Registry, check_entry_kind
 from pico_harness.state import ListOf, Value
-from pico_harness.task_kind import RunnableKind
+from pico_harness.task_kind import RunnableKind, check_runnable
 from pico_harness.tx import Tx
 from pico_store.address import Seq
+from pico_store.names import check_name
 from pico_store.records import Task
 from pico_store.storage import Storage
 
@@ -97,15 +99,22 @@ class Harness(SessionReads):
             options: See `Options`.
 
         Raises:
+            ArgumentError: Something is of another type, options included; a store or a URL is no
+                storage (ARG-1).
             KindError: A kind is not well formed, or two have one name.
             SessionOwnedError: Another harness works on this storage.
             StoreIOError: The storage was opened read-only.
 
-        After a failure the storage is still open, and its caller's.
+        After a failure nothing was written, and the storage is still open, and its caller's.
 
         Cost: reads the live tasks and what owns them; nothing of the history.
         """
-        task_kinds = Registry[RunnableKind]("task", check_declaration)
+        check_opening(storage, options)
+        check_iterable(tasks, "tasks", "an iterable of task kinds, such as [Kind()]")
+        check_iterable(entries, "entries", "an iterable of EntryKind")
+        if root_values is not None:
+            _check_root_values(root_values)
+        task_kinds = Registry[RunnableKind]("task", check_runnable)
         entry_kinds = Registry[EntryKind[object]]("entry", check_entry_kind)
         for kind in tasks:
             task_kinds.register(kind)
@@ -153,14 +162,14 @@ class Harness(SessionReads):
 
         Names of conversation state and new records need ``conversation=`` here.
         """
-        return await self._driver.commit(plan, call if call is not None else current_call())
+        return await self._driver.commit(plan, calling(call))
 
     async def drive(self, *, call: Call | None = None) -> Literal["idle", "closed"]:
         """Run all work of the session until no foreground task is live anywhere.
 
         Returns and raises as `ConversationHandle.drive` does.
         """
-        return await self._driver.drive(None, call if call is not None else current_call())
+        return await self._driver.drive(None, calling(call))
 
     async def abort_task(self, id: Seq, *, call: Call | None = None) -> None:
         """Mark a live task; its abort runs once its present invocation returned, where served.
@@ -194,7 +203,7 @@ class Harness(SessionReads):
             WaitCycleError: The caller is a task that it waits for.
             SessionClosedError: The session was closed before.
         """
-        called = call if call is not None else current_call()
+        called = calling(call)
         return await self._driver.wait_for_task(id, budget_ms, called)
 
     async def resume_task(self, id: Seq, *, call: Call | None = None) -> None:
@@ -203,7 +212,7 @@ class Harness(SessionReads):
         Raises:
             UnknownTaskError: It is not parked for that.
         """
-        await self._driver.resume(id, call if call is not None else current_call())
+        await self._driver.resume(id, calling(call))
 
     async def inspect(self, *, call: Call | None = None) -> Inspection:
         """Return the live tasks by what would become of them; starts nothing."""
@@ -240,6 +249,7 @@ class Harness(SessionReads):
     async def acceptance(self, request_id: str, *, call: Call | None = None) -> Receipt | None:
         """Return the receipt of a request, or ``None`` if it was never accepted (IN-2)."""
         self._driver.check_reading(call)
+        check_name(request_id, "request_id")
         return inbox.read_receipt(self._driver.storage, request_id)
 
     # --- State ---
@@ -256,20 +266,26 @@ class Harness(SessionReads):
 
     async def shutdown(self, *, call: Call | None = None) -> None:
         """Mark every live task, run their aborts, then close; see `Lifecycle.shutdown`."""
-        await self._lifecycle.shutdown(call if call is not None else current_call())
+        await self._lifecycle.shutdown(calling(call))
 
     async def close(self, *, call: Call | None = None) -> None:
         """Stop what runs, mark nothing, and close the storage; a second close waits for the first.
 
         Live tasks go on after the next open, through ``recover`` where they were in flight.
         """
-        await self._lifecycle.close(call if call is not None else current_call())
+        await self._lifecycle.close(calling(call))
 
     async def __aenter__(self) -> Harness:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _check_root_values(values: Mapping[Value[object], object]) -> None:
+    check_mapping(values, "root_values", "a mapping of conversation values, or None")
+    for name in values:
+        check_instance(name, Value, "root_values", "names made by conversation_value")
 
 
 def _make_root(values: Mapping[Value[object], object], tx: Tx) -> None:

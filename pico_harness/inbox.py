@@ -9,16 +9,19 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from pico_harness.arguments import check_instance
 from pico_harness.errors import (
     AuthorityError,
     BuilderError,
     RequestAlreadyAcceptedError,
+    StoredTypeError,
     UnknownInputError,
 )
 from pico_harness.kinds import EntryKind
 from pico_harness.state import conversation_list, conversation_value, session_value
 from pico_harness.tx import Tx
 from pico_store.address import Seq
+from pico_store.names import check_name
 from pico_store.query import ListQuery
 from pico_store.records import Element, JsonObject, JsonValue
 from pico_store.storage import Storage
@@ -118,9 +121,28 @@ def accept(
     return id
 
 
+def check_draft(draft: EntryDraft) -> None:
+    """Refuse what could never become an entry, whatever may be stored at first.
+
+    What the draft's data and messages hold is looked at when it is stored.
+    """
+    check_instance(draft, EntryDraft, "draft", "an EntryDraft, such as EntryDraft('note')")
+    check_name(draft.kind, "draft.kind")
+    if draft.key is not None:
+        check_name(draft.key, "draft.key", empty=True)
+
+
 def digest(conversation: Seq, draft: EntryDraft, mode: InputMode) -> str:
-    """Return what tells two payloads apart."""
-    body = msgspec.json.encode((conversation, mode, draft), order="deterministic")
+    """Return what tells two payloads apart.
+
+    Raises:
+        StoredTypeError: The draft holds what JSON cannot.
+    """
+    try:
+        body = msgspec.json.encode((conversation, mode, draft), order="deterministic")
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        problem = f"draft: {error}; allowed: what JSON can hold"
+        raise StoredTypeError("STATE-2", problem) from error
     return sha256(body).hexdigest()[:32]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pico_harness.arguments import check_instance
 from pico_harness.driver import CRASHES
 from pico_harness.live import LiveIndex, LiveTask
 from pico_harness.registry import Registry
@@ -76,6 +77,8 @@ def inspect_storage(storage: Storage, kinds: Registry[RunnableKind] | None = Non
 
     Cost: that of `read_live`.
     """
+    if kinds is not None:
+        check_instance(kinds, Registry, "kinds", "a registry of task kinds, or None")
     lists: dict[str, list[Task]] = {"start": [], "inflight": [], "orphaned": [], "parked": []}
     unreadable: dict[Seq, str] = {}
     live = read_live(storage)

@@ -11,9 +11,11 @@ from msgspec import UNSET, Struct
 
 from pico_harness.errors import KindError, StoredTypeError
 from pico_harness.faults import words
-from pico_harness.state import Value
+from pico_harness.state import Value, check_type
 from pico_store.address import Seq
+from pico_store.names import check_name
 from pico_store.records import Entry, JsonObject, Task, TaskRole
+from pico_store.shown import shown
 
 D = TypeVar("D")
 S = TypeVar("S", bound="TaskState")
@@ -88,6 +90,10 @@ class EntryKind(Struct, Generic[D], frozen=True):
     name: str
     type: type[D] | None = None
     """``None``: any strict JSON, or nothing."""
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name")
+        check_type(self.type)
 
     def matches(self, entry: Entry) -> bool:
         """Tell whether an entry is of this kind."""
@@ -194,6 +200,19 @@ class TaskType(TaskDeclaration, Generic[S]):
         raise StoredTypeError("KIND-2", f"{problem}; the kind declares: {known}")
 
 
+def check_task_kind(kind: object) -> None:
+    """Return a kind that tasks may be made of or read with; refuse what is none.
+
+    Raises:
+        KindError: It is no instance of a kind, or has no name.
+    """
+    if isinstance(kind, TaskType) and type(getattr(kind, "name", None)) is str:
+        return
+    what = f"the class {kind.__name__}" if isinstance(kind, type) else shown(kind)
+    problem = f"kind: {what} where a task kind is expected"
+    raise KindError("KIND-1", f"{problem}; allowed: an instance of TaskKind that has a name")
+
+
 def typed_task(task: Task, state: V) -> TaskOf[V]:
     """Return a stored task with the given state in place of the stored one."""
     return TaskOf(
@@ -230,6 +249,9 @@ def check_declaration(kind: TaskDeclaration) -> None:
     if isinstance(kind, type):
         problem = f"the class {kind.__name__} where a kind is expected"
         raise KindError("TASKS-1", f"{problem}; allowed: an instance, {kind.__name__}()")
+    if not isinstance(kind, TaskDeclaration):
+        problem = f"{shown(kind)} where a kind is expected"
+        raise KindError("TASKS-1", f"{problem}; allowed: an instance of TaskKind")
     where = type(kind).__name__
     name = getattr(kind, "name", None)
     if type(name) is not str or not name:
@@ -241,7 +263,7 @@ def check_declaration(kind: TaskDeclaration) -> None:
     met: dict[str, type[TaskState]] = {}
     for variant, role in states.items():
         if not (isinstance(variant, type) and issubclass(variant, TaskState)):
-            problem = f"kind {name!r}: {variant!r:.80} is no TaskState"
+            problem = f"kind {name!r}: {shown(variant)} is no TaskState"
             raise KindError("TASKS-1", f"{problem}; allowed: its subclasses")
         status = status_of(variant)
         config = variant.__struct_config__
@@ -250,7 +272,7 @@ def check_declaration(kind: TaskDeclaration) -> None:
             problem += f"{config.tag_field} = {config.tag!r:.40}"
             raise KindError("TASKS-1", f"{problem}; allowed: a text under 'status'")
         if role not in ("start", "inflight", "terminal"):
-            problem = f"kind {name!r}: status {status!r} has role {role!r:.40}"
+            problem = f"kind {name!r}: status {status!r} has role {shown(role)}"
             raise KindError("TASKS-1", f"{problem}; allowed: start, inflight, terminal")
         if status in DERIVED:
             problem = f"kind {name!r} declares status {status!r}"
@@ -265,3 +287,19 @@ def check_declaration(kind: TaskDeclaration) -> None:
         raise KindError("TASKS-1", problem)
     if "terminal" not in roles:
         raise KindError("TASKS-1", f"kind {name!r} has no terminal status; tasks could not end")
+    _check_dependence(name, kind.turn, kind.config)
+
+
+def _check_dependence(name: str, turn: object, config: object) -> None:
+    """Refuse a turn and a config that are of other types."""
+    if type(turn) is not bool:
+        problem = f"kind {name!r}: turn is {shown(turn)}"
+        raise KindError("TASKS-1", f"{problem}; allowed: True or False")
+    if not isinstance(config, Mapping):
+        problem = f"kind {name!r}: config is {shown(config)}"
+        raise KindError("TASKS-1", f"{problem}; allowed: a mapping of texts to values")
+    for key, value in config.items():
+        if type(key) is not str or not isinstance(value, Value) or value.scope == "scratch":
+            problem = f"kind {name!r}: config {shown(key)}: {shown(value)}"
+            allowed = "a text for each value of the session or of conversations"
+            raise KindError("TASKS-1", f"{problem}; allowed: {allowed}")

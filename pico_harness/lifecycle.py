@@ -138,7 +138,9 @@ class Lifecycle:
         try:
             live = driver.scheduler.live
             for id in live.ids():
-                if driver.holds_crash(id) and not driver.scheduler.parked(live[id]):
+                # Those that could not run here were not closed in peace: they were not touched.
+                known = driver.kinds.has_task_kind(live[id].task.kind)
+                if known and not driver.scheduler.parked(live[id]) and driver.holds_crash(id):
                     driver.storage.commit(driver.forget_crash(id))
         except PicoError:
             # A count too high parks a task a little early, which its host can undo.

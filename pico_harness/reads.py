@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar, overload
 
+from pico_harness.arguments import check_instance
 from pico_harness.call import Call
 from pico_harness.driver import Driver
-from pico_harness.kinds import Ended, EntryKind, TaskOf, TaskState, TaskType
+from pico_harness.kinds import Ended, EntryKind, TaskOf, TaskState, TaskType, check_task_kind
 from pico_store.address import Seq
 from pico_store.query import ConversationQuery, EntryQuery, TaskQuery
 from pico_store.records import Conversation, Entry, Page, Task
@@ -39,9 +40,11 @@ class SessionReads:
     ) -> Entry | None:
         """Return an entry, or ``None``; with a kind, also ``None`` if it is of another."""
         self._driver.check_reading(call)
-        if not isinstance(kind, EntryKind):
-            return self._driver.storage.get_entries((kind,)).get(kind)
-        assert id is not None
+        if id is None:
+            asked: Seq = kind  # type: ignore[assignment]
+            return self._driver.storage.get_entries((asked,)).get(asked)
+        check_instance(kind, EntryKind, "kind", "an EntryKind before the id, or the id alone")
+        assert isinstance(kind, EntryKind)
         found = self._driver.storage.get_entries((id,)).get(id)
         return found if found is not None and kind.matches(found) else None
 
@@ -68,9 +71,11 @@ class SessionReads:
     ) -> Task | TaskOf[S | Ended] | None:
         """Return a task, or ``None``; with a kind, also ``None`` if it is of another."""
         self._driver.check_reading(call)
-        if not isinstance(kind, TaskType):
-            return self._driver.storage.get_tasks((kind,)).get(kind)
-        assert id is not None
+        if id is None:
+            asked: Seq = kind  # type: ignore[assignment]
+            return self._driver.storage.get_tasks((asked,)).get(asked)
+        check_task_kind(kind)
+        assert isinstance(kind, TaskType)
         found = self._driver.storage.get_tasks((id,)).get(id)
         return kind.read(found) if found is not None and kind.matches(found) else None
 
@@ -92,9 +97,10 @@ class SessionReads:
     ) -> dict[Seq, Task] | dict[Seq, TaskOf[S | Ended]]:
         """Return the named tasks in the order asked; those of other kinds are left out."""
         self._driver.check_reading(call)
-        if not isinstance(kind, TaskType):
-            return self._driver.storage.get_tasks(kind)
-        assert ids is not None
+        if ids is None:
+            return self._driver.storage.get_tasks(kind)  # type: ignore[arg-type]
+        check_task_kind(kind)
+        assert isinstance(kind, TaskType)
         found = self._driver.storage.get_tasks(ids)
         return {id: kind.read(task) for id, task in found.items() if kind.matches(task)}
 

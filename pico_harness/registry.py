@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pico_harness.errors import KindError
 from pico_harness.kinds import EntryKind, TaskDeclaration
+from pico_store.shown import shown
 
 
 class Named(Protocol):
@@ -80,7 +81,7 @@ class Registry(Generic[K]):
         Raises:
             KindError: There is none of that name, or live tasks of it exist.
         """
-        if name not in self._kinds:
+        if name not in self:
             raise self._unknown(name, "one that is registered")
         if self.in_use(name):
             problem = f"{self._noun} kind {name!r} has live tasks"
@@ -89,12 +90,12 @@ class Registry(Generic[K]):
 
     def _unknown(self, name: str, allowed: str) -> KindError:
         known = ", ".join(sorted(self._kinds)) or "none"
-        problem = f"no {self._noun} kind {name!r}; registered: {known}"
+        problem = f"no {self._noun} kind {name!r:.80}; registered: {known}"
         return KindError("TASKS-1", f"{problem}; allowed: {allowed}")
 
     def get(self, name: str) -> K | None:
         """Return the kind of a name, or ``None``."""
-        return self._kinds.get(name)
+        return self._kinds[name] if name in self else None
 
     def __getitem__(self, name: str) -> K:
         """Return the kind of a name.
@@ -102,12 +103,16 @@ class Registry(Generic[K]):
         Raises:
             KindError: There is none.
         """
-        kind = self._kinds.get(name)
-        if kind is None:
-            raise self._unknown(name, "register it first")
-        return kind
+        try:
+            return self._kinds[name]
+        except (KeyError, TypeError):
+            if name in self:
+                raise
+            raise self._unknown(name, "register it first") from None
 
     def __contains__(self, name: str) -> bool:
+        if type(name) is not str:
+            raise KindError("TASKS-1", f"name: {shown(name)}; allowed: the name of a kind")
         return name in self._kinds
 
     def names(self) -> frozenset[str]:
@@ -136,5 +141,5 @@ class Kinds(Protocol):
 
 def check_entry_kind(kind: EntryKind[object]) -> None:
     """Refuse an entry kind that is not well formed."""
-    if type(kind.name) is not str or not kind.name:
-        raise KindError("TASKS-1", f"{kind!r:.80}; allowed: EntryKind('name')")
+    if not isinstance(kind, EntryKind):
+        raise KindError("TASKS-1", f"{shown(kind)}; allowed: EntryKind('name')")

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
-from pico_harness.call import Call, Invocation, current_call
+from pico_harness.arguments import check_milliseconds
+from pico_harness.call import Call, Invocation, calling
 from pico_harness.conversation import ConversationHandle, Conversations, read_config
 from pico_harness.driver import Driver
 from pico_harness.errors import CallCancelledError
@@ -62,7 +63,7 @@ class TaskRuntime(SessionReads):
         self._invocation.unawaited -= 1
         return await self._driver.commit(
             plan,
-            call if call is not None else current_call(),
+            calling(call),
             conversation=self.conversation_id,
             bound=self._invocation,
         )
@@ -76,7 +77,7 @@ class TaskRuntime(SessionReads):
 
     async def _scratch(self, plan: Callable[[ScratchTx], T], call: Call | None) -> T:
         self._invocation.unawaited -= 1
-        called = call if call is not None else current_call()
+        called = calling(call)
         return await self._driver.scratch(plan, called, bound=self._invocation)
 
     def now(self) -> int:
@@ -92,8 +93,10 @@ class TaskRuntime(SessionReads):
 
         Raises:
             CallCancelledError: The call was cancelled.
+            ArgumentError: It is no number, or more than 2^53-1.
         """
-        called = call if call is not None else current_call()
+        check_milliseconds(until_ms, "until_ms")
+        called = calling(call)
         while (left := until_ms - self._driver.clock.now()) > 0:
             await self._pause(left, called)
 
@@ -134,7 +137,7 @@ class TaskRuntime(SessionReads):
             WaitCycleError: That task waits for this one.
             UnknownTaskError: There is no such task.
         """
-        called = call if call is not None else current_call()
+        called = calling(call)
         return await self._driver.wait_for_task(id, budget_ms, called)
 
     def value(self, name: Value[T]) -> ValueHandle[T]:

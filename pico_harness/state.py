@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Generic, Literal, TypeAlias, TypeVar, overload
+from dataclasses import dataclass
+from typing import Generic, Literal, Self, TypeAlias, TypeVar, get_args, overload
 
 import msgspec
 
+from pico_harness.arguments import check_choice, check_flag, wrong
 from pico_harness.errors import BuilderError, StoredTypeError
 from pico_harness.owned import own
 from pico_store.address import (
@@ -16,6 +17,7 @@ from pico_store.address import (
     Seq,
     SessionAddress,
 )
+from pico_store.names import check_name
 from pico_store.records import JsonValue
 
 Scope: TypeAlias = Literal["session", "conversation", "scratch"]
@@ -44,9 +46,27 @@ def plain(value: object, type: type[object], what: str) -> JsonValue:
         raise StoredTypeError("STATE-2", f"{what}: {error}; allowed: what JSON can hold") from error
     try:
         msgspec.convert(found, type)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise StoredTypeError("STATE-2", f"{what}: {error}") from error
     return found
+
+
+def check_type(type: object) -> None:
+    """Refuse what stands for no type of stored values; what is declared later passes.
+
+    Raises:
+        ArgumentError: Nothing that is stored could be read as that.
+    """
+    if type is None:
+        return
+    try:
+        msgspec.json.Decoder(type)
+    except NameError:
+        # A class within it refers to one that its module has still to define.
+        return
+    except Exception as error:
+        # A TypeError, or what the value itself raises when it is to be named in one.
+        raise wrong(type, "type", "a type that JSON can be read as, or None") from error
 
 
 # Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
@@ -62,6 +82,21 @@ class _Name(Generic[T_co]):
     rewind: bool = False
     """Whether forks see its history; only in a conversation."""
     key: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.scope, get_args(Scope), "scope")
+        check_name(self.namespace, "namespace")
+        check_flag(self.rewind, "rewind")
+        if self.key is not None:
+            check_name(self.key, "key", empty=True)
+        check_type(self.type)
+
+    def _at_key(self, key: str) -> Self:
+        # A copy, not another one made: all but the key was looked at.
+        check_name(key, "key", empty=True)
+        found = object.__new__(self.__class__)
+        found.__dict__.update(self.__dict__, key=key)
+        return found
 
     def address(self, owner: Seq | None) -> Address:
         """Return the stored address.
@@ -107,7 +142,7 @@ class Value(_Name[T_co]):
 
     def at_key(self, key: str) -> Value[T_co]:
         """Return the name of one value of many under the same namespace."""
-        return replace(self, key=key)
+        return self._at_key(key)
 
 
 # Without slots, for `Kind[Type](...)` to work: Python 3.11 cannot set the alias on a frozen class
@@ -118,7 +153,7 @@ class ListOf(_Name[T_co]):
 
     def at_key(self, key: str) -> ListOf[T_co]:
         """Return the name of one list of many under the same namespace."""
-        return replace(self, key=key)
+        return self._at_key(key)
 
 
 @overload

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar, cast
 
 from pico_harness.call import Method
-from pico_harness.kinds import TaskDeclaration, TaskOf, TaskState, TaskType
+from pico_harness.errors import KindError
+from pico_harness.kinds import TaskDeclaration, TaskOf, TaskState, TaskType, check_declaration
 from pico_harness.runtime import TaskRuntime
 from pico_store.records import Task
 
@@ -19,6 +20,18 @@ class RunnableKind(TaskDeclaration, ABC):
     @abstractmethod
     async def invoke(self, method: Method, task: Task, runtime: TaskRuntime) -> None:
         """Run one method for a stored task."""
+
+
+def check_runnable(kind: TaskDeclaration) -> None:
+    """Refuse a kind that is not well formed, and one that only declares tasks.
+
+    Raises:
+        KindError: See `check_declaration`.
+    """
+    check_declaration(kind)
+    if not isinstance(kind, RunnableKind):
+        problem = f"kind {kind.name!r} ({type(kind).__name__}) has no methods"
+        raise KindError("TASKS-1", f"{problem}; allowed: an instance of TaskKind")
 
 
 class TaskKind(TaskType[S], RunnableKind, Generic[S]):

@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
+from pico_harness.arguments import check_flag, check_instance, check_iterable
 from pico_harness.errors import AuthorityError, KindError, UnknownTaskError
-from pico_harness.kinds import EntryKind, TaskState, TaskType, status_of
+from pico_harness.kinds import EntryKind, TaskState, TaskType, check_task_kind, status_of
 from pico_harness.owned import own
 from pico_harness.registry import Kinds
 from pico_harness.state import ListOf, Value, plain
-from pico_harness.tx_reads import ABSENT, TxReads
+from pico_harness.tx_reads import ABSENT
+from pico_harness.tx_state import StateTx, TxList, TxValue, check_state_write
 from pico_store.address import Address, ConversationAddress, Seq
 from pico_store.batch import (
     DeleteConversation,
-    ListAppend,
-    ListClear,
-    ListRemove,
     MainBatch,
     MainWrite,
     PatchTask,
     ScratchBatch,
     SettleTask,
     StateWrite,
-    ValueDelete,
-    ValueSet,
 )
 from pico_store.names import check_seq
-from pico_store.query import ListQuery
 from pico_store.records import (
-    At,
     ContextEdit,
     Conversation,
-    Element,
     Entry,
     ForkPoint,
     JsonObject,
     JsonValue,
-    Page,
     Replace,
     Task,
 )
@@ -52,7 +45,7 @@ S = TypeVar("S", bound=TaskState)
 T = TypeVar("T")
 
 
-class Tx(TxReads):
+class Tx(StateTx):
     """One transaction of the session, for as long as its builder runs.
 
     Guarantees:
@@ -125,10 +118,12 @@ class Tx(TxReads):
         if name.scope == "scratch":
             problem = f"scratch state {name.namespace!r} in a main transaction"
             raise self._poisoned("LINE-6", f"{problem}; allowed: in runtime.scratch")
-        return name.address(self._conversation(conversation) if name.scope != "session" else None)
+        if name.scope == "session":
+            return name.address(None if conversation is None else _checked(conversation))
+        return name.address(self._conversation(conversation))
 
     def _conversation(self, conversation: Seq | None) -> Seq:
-        found = self._default_conversation if conversation is None else conversation
+        found = self._default_conversation if conversation is None else _checked(conversation)
         if found is None:
             problem = "no conversation; allowed: conversation=ID, or a conversation's own commit"
             raise self._poisoned("LINE-6", problem)
@@ -136,6 +131,7 @@ class Tx(TxReads):
 
     def write_state(self, write: StateWrite) -> Seq:
         """Add a state write; rewindable conversation state comes before entries (design §3.2)."""
+        check_state_write(write)
         address = write.address
         if self._saw_entry and isinstance(address, ConversationAddress) and address.rewind:
             problem = f"rewindable state {address.namespace!r} written after an entry"
@@ -175,6 +171,10 @@ class Tx(TxReads):
         if not isinstance(kind, EntryKind):
             problem = f"an entry of kind {shown(kind)}"
             raise KindError("KIND-1", f"{problem}; allowed: an EntryKind")
+        if model is not None:
+            check_iterable(model, "model", "a list of messages")
+        if edits is not None:
+            check_iterable(edits, "edits", "a list of Omit and Replace")
         id = Seq(self.first + len(self.writes))
         stored: JsonValue | D | None
         if kind.type is None or data is None:
@@ -214,24 +214,22 @@ class Tx(TxReads):
             state: Its initial variant.
             conversation: Where; not needed where the transaction is bound to one.
             after: Tasks of the same ownership tree that must be terminal before it starts.
-            background: Whether abort and idleness of its conversation leave it alone.
+            background: Whether its conversation is idle without it, and its abort leaves it alone.
 
         Raises:
             KindError: The kind is not registered, or the state is none of its own.
             AuthorityError: An abort invocation creates no successors (design §6.3).
         """
         self._check_creates("task")
-        if not isinstance(kind, TaskType):
-            raise KindError("KIND-1", f"a task of kind {shown(kind)}; allowed: a task kind")
+        check_task_kind(kind)
+        check_flag(background, "background")
         registered = self._kinds.task_kind(kind.name)
         registered.role(state)
         if type(state) is not registered.initial:
             problem = f"a new {kind.name!r} task in status {status_of(state)!r}"
             allowed = status_of(registered.initial)
             raise self._poisoned("LINE-6", f"{problem}; allowed: {allowed!r}")
-        if not isinstance(after, Iterable):
-            problem = f"a {kind.name!r} task after {shown(after)}"
-            raise self._poisoned("LINE-6", f"{problem}; allowed: ids of tasks")
+        check_iterable(after, "after", "ids of tasks")
         id = Seq(self.first + len(self.writes))
         stored = _stored(state, kind.name)
         task = Task(
@@ -342,6 +340,8 @@ class Tx(TxReads):
         self._check_creates("conversation")
         if owner is not None:
             check_seq(owner, "owner")
+        if fork is not None:
+            check_instance(fork, ForkPoint, "fork", "a ForkPoint")
         id = Seq(self.first + len(self.writes))
         conversation = Conversation(id, fork, owner)
         self.conversations_written[id] = conversation
@@ -371,6 +371,11 @@ class Tx(TxReads):
         return MainBatch(tuple(self.writes)) if self.writes else None
 
 
+def _checked(conversation: Seq) -> Seq:
+    check_seq(conversation, "conversation")
+    return conversation
+
+
 def _own_edit(edit: ContextEdit) -> ContextEdit:
     if isinstance(edit, Replace):
         return msgspec.structs.replace(edit, messages=own(edit.messages))
@@ -381,7 +386,7 @@ def _stored(state: TaskState, kind: str) -> JsonObject:
     return plain(state, type(state), f"state {status_of(state)!r} of kind {kind!r}")  # type: ignore[return-value]
 
 
-class ScratchTx(TxReads):
+class ScratchTx(StateTx):
     """One transaction of a task's scratch; it reads everything and writes nothing else.
 
     Source: design §4.6.
@@ -414,6 +419,7 @@ class ScratchTx(TxReads):
     def write_state(self, write: StateWrite) -> Seq:
         """Add a write of this scratch."""
         self._check_alive()
+        check_state_write(write)
         self.writes.append(write)
         return Seq(self.first + len(self.writes) - 1)
 
@@ -421,70 +427,3 @@ class ScratchTx(TxReads):
         """End the transaction and return its batch; ``None`` if nothing was written."""
         self.end()
         return ScratchBatch(self._by, tuple(self.writes)) if self.writes else None
-
-
-class TxValue(Generic[T]):
-    """One value within a transaction."""
-
-    __slots__ = ("_address", "_name", "_tx")
-
-    def __init__(self, tx: Tx | ScratchTx, name: Value[T], address: Address) -> None:
-        self._tx = tx
-        self._name = name
-        self._address = address
-
-    def get(self, at: At | None = None) -> T | None:
-        """Return the value, or ``None`` where it is absent.
-
-        Args:
-            at: A committed entry; only of rewindable values.
-        """
-        stored = self._tx.read_value(self._address, at)
-        return None if stored is ABSENT else self._name.decode(stored)  # type: ignore[arg-type]
-
-    def set(self, value: T) -> None:
-        """Give it a value."""
-        self._write(ValueSet(self._address, self._name.encode(value)))
-
-    def delete(self) -> None:
-        """Make it absent, an inherited one too."""
-        self._write(ValueDelete(self._address))
-
-    def _write(self, write: ValueSet | ValueDelete) -> None:
-        self._tx.write_state(write)
-        absent = isinstance(write, ValueDelete)
-        self._tx.values_written[self._address] = ABSENT if absent else write.value  # type: ignore[union-attr]
-
-
-class TxList(Generic[T]):
-    """One list within a transaction."""
-
-    __slots__ = ("_address", "_name", "_tx")
-
-    def __init__(self, tx: Tx | ScratchTx, name: ListOf[T], address: Address) -> None:
-        self._tx = tx
-        self._name = name
-        self._address = address
-
-    def append(self, value: T) -> Seq:
-        """Add an element and return its id."""
-        return self._write(ListAppend(self._address, self._name.encode(value)))
-
-    def remove(self, element: Seq) -> None:
-        """Hide one element that is shown now."""
-        self._write(ListRemove(self._address, element))
-
-    def clear(self) -> None:
-        """Hide every element."""
-        self._write(ListClear(self._address))
-
-    def _write(self, write: ListAppend | ListRemove | ListClear) -> Seq:
-        seq = self._tx.write_state(write)
-        self._tx.lists_written.add(self._address)
-        return seq
-
-    def read(self, query: ListQuery | None = None) -> Page[Element[T]]:
-        """Return a page of its elements; refused after a write of it in the same transaction."""
-        page = self._tx.read_list(self._address, query or ListQuery())
-        items = [Element(item.id, self._name.decode(item.value)) for item in page.items]
-        return Page(items, page.read_at, page.next)

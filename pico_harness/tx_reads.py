@@ -8,10 +8,19 @@ from typing import Final, Literal, NoReturn, TypeAlias, TypeVar, overload
 import msgspec
 
 from pico_harness.errors import BuilderError, RejectedError
-from pico_harness.kinds import Ended, TaskOf, TaskState, TaskType
+from pico_harness.kinds import Ended, TaskOf, TaskState, TaskType, check_task_kind
 from pico_harness.registry import Kinds
-from pico_store.address import Address, ConversationAddress, Seq
+from pico_store.address import Address, ConversationAddress, ScratchAddress, Seq, SessionAddress
 from pico_store.query import EntryQuery, ListQuery, TaskQuery
+from pico_store.query_check import (
+    check_address,
+    check_at,
+    check_conversation_id,
+    check_entry_query,
+    check_ids,
+    check_list_query,
+    check_task_query,
+)
 from pico_store.records import (
     At,
     Conversation,
@@ -26,6 +35,8 @@ from pico_store.storage import Storage
 
 S = TypeVar("S", bound=TaskState)
 R = TypeVar("R", Entry, Task)
+
+_ADDRESSES = (SessionAddress, ConversationAddress, ScratchAddress)
 
 
 class Absent:
@@ -85,8 +96,7 @@ class TxReads:
     def get_entries(self, ids: Iterable[Seq]) -> dict[Seq, Entry]:
         """Return the named entries in the order asked; unknown ids are left out."""
         self._check_alive()
-        asked = tuple(ids)
-        return _over(self.entries_written, asked, self._storage.get_entries)
+        return _over(self.entries_written, ids, self._storage.get_entries)
 
     @overload
     def get_task(self, kind: TaskType[S], id: Seq, /) -> TaskOf[S | Ended] | None: ...
@@ -96,10 +106,12 @@ class TxReads:
         self, kind: TaskType[S] | Seq, id: Seq | None = None, /
     ) -> Task | TaskOf[S | Ended] | None:
         """Return a task, or ``None``; with a kind, also ``None`` if it is of another."""
-        if isinstance(kind, TaskType):
-            assert id is not None
-            return self.get_tasks(kind, (id,)).get(id)
-        return self.get_tasks((kind,)).get(kind)
+        if id is None:
+            asked: Seq = kind  # type: ignore[assignment]
+            return self.get_tasks((asked,)).get(asked)
+        check_task_kind(kind)
+        assert isinstance(kind, TaskType)
+        return self.get_tasks(kind, (id,)).get(id)
 
     @overload
     def get_tasks(
@@ -112,11 +124,13 @@ class TxReads:
     ) -> dict[Seq, Task] | dict[Seq, TaskOf[S | Ended]]:
         """Return the named tasks in the order asked; those of other kinds are left out."""
         self._check_alive()
-        if isinstance(kind, TaskType):
-            assert ids is not None
-            found = _over(self.tasks_written, tuple(ids), self._storage.get_tasks)
-            return {id: kind.read(task) for id, task in found.items() if kind.matches(task)}
-        return _over(self.tasks_written, tuple(kind), self._storage.get_tasks)
+        if ids is None:
+            asked: Iterable[Seq] = kind  # type: ignore[assignment]
+            return _over(self.tasks_written, asked, self._storage.get_tasks)
+        check_task_kind(kind)
+        assert isinstance(kind, TaskType)
+        found = _over(self.tasks_written, ids, self._storage.get_tasks)
+        return {id: kind.read(task) for id, task in found.items() if kind.matches(task)}
 
     def _task(self, id: Seq) -> Task | None:
         """Return a task without the copy that a builder gets."""
@@ -126,6 +140,7 @@ class TxReads:
     def get_conversation(self, id: Seq) -> Conversation | None:
         """Return a live conversation, or ``None``."""
         self._check_alive()
+        check_conversation_id(id, "id")
         written = self.conversations_written.get(id)
         if written is not None:
             return None if isinstance(written, Absent) else written
@@ -134,6 +149,9 @@ class TxReads:
     def read_value(self, address: Address, at: At | None) -> Stored:
         """Return what stands at an address, or `ABSENT`."""
         self._check_alive()
+        if at is not None or not isinstance(address, _ADDRESSES):
+            check_address(address)
+            check_at(address, at)
         if at is None and address in self.values_written:
             return _copy(self.values_written[address])
         if isinstance(address, ConversationAddress):
@@ -161,12 +179,14 @@ class TxReads:
     def entries(self, query: EntryQuery) -> Page[Entry]:
         """Return a page of a transcript; refused if this transaction wrote to it before."""
         self._check_alive()
+        check_entry_query(query)
         self._check_transcript(query.conversation_id)
         return self._storage.scan_entries(query)
 
     def newest_head(self, conversation: Seq) -> Entry | None:
         """Return the newest entry with a head; refused if an earlier write could be it."""
         self._check_alive()
+        check_conversation_id(conversation, "conversation")
         self._check_transcript(conversation)
         return self._storage.newest_head(conversation, self._storage.last_seq)
 
@@ -178,6 +198,7 @@ class TxReads:
     def tasks(self, query: TaskQuery) -> Page[Task]:
         """Return a page of tasks; refused if an earlier write of this transaction is in it."""
         self._check_alive()
+        check_task_query(query)
         asked = query.conversation_ids
         for task in self.tasks_written.values():
             if asked is None or task.conversation_id in asked:
@@ -189,6 +210,7 @@ class TxReads:
     def read_list(self, address: Address, query: ListQuery) -> Page[Element[JsonValue]]:
         """Return a page of a list; refused if this transaction wrote to it."""
         self._check_alive()
+        check_list_query(address, query)
         made = isinstance(address, ConversationAddress) and (
             address.conversation in self.conversations_written
         )
@@ -236,11 +258,12 @@ class TxReads:
 
 
 def _over(
-    written: dict[Seq, R], ids: tuple[Seq, ...], read: Callable[[tuple[Seq, ...]], dict[Seq, R]]
+    written: dict[Seq, R], asked: Iterable[Seq], read: Callable[[Iterable[Seq]], dict[Seq, R]]
 ) -> dict[Seq, R]:
+    ids = check_ids(asked)
     if not written or written.keys().isdisjoint(ids):
         return read(ids)
-    found = read(tuple(id for id in ids if id not in written))
+    found = read([id for id in ids if id not in written])
     mine = {id: _copy_record(written[id]) for id in ids if id in written}
     return {id: mine.get(id) or found[id] for id in ids if id in mine or id in found}
 

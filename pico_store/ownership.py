@@ -34,7 +34,7 @@ class OwnerRecord(Struct, frozen=True):
 
     def public(self) -> Owner:
         """Return what callers are told."""
-        return Owner(pid=self.pid, host=self.host, since_ms=self.since_ms)
+        return Owner(self.pid, self.host, self.since_ms, ended=has_ended(self))
 
     def encode(self) -> str:
         """Return the stored text."""
@@ -92,6 +92,17 @@ def is_alive(owner: OwnerRecord) -> bool:
     except PermissionError:
         pass
     return owner.started == _started(owner.pid)
+
+
+def has_ended(owner: OwnerRecord) -> bool:
+    """Tell whether the owner's process is known to have ended.
+
+    Known is less than `is_alive` may take for granted: only of a process of this boot, of this
+    process-id namespace and of another number than this one's. A machine of the same name that was
+    started at another time may be another machine.
+    """
+    here = bool(owner.boot) and owner.boot == _boot() and owner.host == socket.gethostname()
+    return here and owner.pid != os.getpid() and not is_alive(owner)
 
 
 def _started(pid: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from pico_store.errors import RefusedError
+from pico_store.records import JsonObject
 from pico_store.storage import Owner
 
 
@@ -24,6 +25,27 @@ def owned_problem(session_id: str, owner: Owner) -> str:
         f"session {session_id!r:.80} is open for writing in {owner_text(owner)}; close it there "
         "(a process that ended holds nothing), open it read-only, or pass take_over=True"
     )
+
+
+def record_text(owner: Owner | None) -> str:
+    """Return what is to be said of the owner on record, as a sentence without its end."""
+    if owner is None:
+        return "owner on record: nobody"
+    if owner.ended:
+        return f"owner gone (process {owner.pid} ended): {owner_text(owner)}"
+    return f"owner on record: {owner_text(owner)}"
+
+
+def owner_json(owner: Owner | None) -> JsonObject | None:
+    """Return an owner as commands print it with ``--json``."""
+    if owner is None:
+        return None
+    return {
+        "pid": owner.pid,
+        "host": owner.host,
+        "sinceMs": owner.since_ms,
+        "ended": owner.ended,
+    }
 
 
 def owner_text(owner: Owner) -> str:

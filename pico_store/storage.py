@@ -59,6 +59,9 @@ class Owner:
     host: str
     since_ms: int
     """Unix time in milliseconds; for people to read, never used to decide anything."""
+    ended: bool = False
+    """Whether its process is known to have ended; where that cannot be seen, as on another host or
+    in another container, it is False. For people to read, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,4 +132,7 @@ def _read_claim(path: str, epoch: int) -> Claim | None:
     except (msgspec.DecodeError, msgspec.ValidationError):
         # A power cut can leave the file without its text.
         record = OwnerRecord(0, "", 0)
-    return Claim(epoch, Owner(record.pid, record.host, record.since_ms), path, live)
+    # Whoever held the file has ended, or it is a handle of this very process that nobody closed.
+    here = record.host == socket.gethostname() and record.pid != os.getpid()
+    owner = Owner(record.pid, record.host, record.since_ms, ended=here and not live)
+    return Claim(epoch, owner, path, live)

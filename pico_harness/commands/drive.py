@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 from pico_store.command import Command, deferred
-from pico_store.commands.opening import add_session, add_store
+from pico_store.commands.opening import add_session, add_store, number
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -15,8 +15,23 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--kinds",
         metavar="MODULE:ATTRIBUTE",
         action="append",
-        required=True,
         help="the task kinds that can run; commas between several",
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="TASK",
+        type=number,
+        action="append",
+        default=[],
+        help="let a parked task go on; may be given several times",
+    )
+    parser.add_argument(
+        "--abort",
+        metavar="TASK",
+        type=number,
+        action="append",
+        default=[],
+        help="mark a task as to be aborted; without --kinds, do nothing else",
     )
     parser.add_argument(
         "--orphan",

@@ -10,8 +10,8 @@ from pico_harness.inspection import LiveTasks, inspect_storage
 from pico_store.address import Seq
 from pico_store.commands.opening import existing_store, only_session, session
 from pico_store.commands.output import plural, print_json, print_line
-from pico_store.owning import owner_text
-from pico_store.records import JsonObject, JsonValue, Task
+from pico_store.owning import owner_json, record_text
+from pico_store.records import JsonObject, Task
 from pico_store.storage import SessionInfo, Store
 
 _LISTED = 20
@@ -49,8 +49,7 @@ def _info(store: Store, name: str) -> SessionInfo:
 
 def _print(url: str, info: SessionInfo, last_seq: int, found: LiveTasks) -> None:
     print_line(f"session {info.id} in {url}: {plural(last_seq, 'number')}")
-    owner = "nobody" if info.owner is None else owner_text(info.owner)
-    print_line(f"owner on record: {owner}")
+    print_line(record_text(info.owner))
     print_line(f"live tasks: {found.count:,}")
     for name, tasks in _lists(found).items():
         if tasks:
@@ -90,12 +89,9 @@ def _task_line(task: Task) -> str:
 
 
 def _as_json(info: SessionInfo, found: LiveTasks) -> JsonObject:
-    owner: JsonValue = None
-    if info.owner is not None:
-        owner = {"pid": info.owner.pid, "host": info.owner.host, "sinceMs": info.owner.since_ms}
     lists = {name: list(map(_task_json, tasks)) for name, tasks in _lists(found).items()}
     unreadable = {str(id): problem for id, problem in found.unreadable.items()}
-    return {"owner": owner, **lists, "unreadable": unreadable}  # type: ignore[dict-item]
+    return {"owner": owner_json(info.owner), **lists, "unreadable": unreadable}  # type: ignore[dict-item]
 
 
 def _task_json(task: Task) -> JsonObject:

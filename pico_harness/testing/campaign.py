@@ -167,7 +167,15 @@ def hunt(seeds_max: int, names: Sequence[str] = ()) -> Iterator[Hunt]:
     Args:
         seeds_max: When to give one up.
         names: Parts of the names of those to plant; all, if empty.
+
+    Raises:
+        UsageError: A part is in no name.
     """
+    known = [fault.name for fault in (*FAULTS, *CONTROLS)]
+    for part in names:
+        if not any(part in name for name in known):
+            problem = f"no planted fault has {part!r:.60} in its name"
+            raise UsageError(f"{problem}; without --only, every name is shown")
     for harmless, faults in ((False, FAULTS), (True, CONTROLS)):
         for fault in faults:
             if not names or any(name in fault.name for name in names):

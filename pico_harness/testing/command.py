@@ -6,6 +6,10 @@ from argparse import ArgumentParser, ArgumentTypeError
 
 from pico_store.command import Command, deferred
 
+_RANGE = "allowed: A..B, from A up to but without B, or one seed"
+_SEEDS_MAX = 10_000_000
+_DIGITS_MAX = 15
+
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
@@ -33,18 +37,23 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def _seeds(text: str) -> range:
-    first, dots, stop = text.partition("..")
-    try:
-        found = range(int(first), int(stop) if dots else int(first) + 1)
-    except ValueError:
-        found = range(0)
-    if not found or found[0] < 0:
-        raise ArgumentTypeError(f"{text!r}; allowed: A..B, from A up to but without B, or one seed")
-    return found
+    first, dots, last = text.partition("..")
+    if not (_whole(first) and (_whole(last) or not dots)):
+        raise ArgumentTypeError(f"{text!r:.60}; {_RANGE}")
+    stop = int(last) if dots else int(first) + 1
+    if stop <= int(first):
+        raise ArgumentTypeError(f"{text!r:.60} holds no seed; {_RANGE}")
+    if stop - int(first) > _SEEDS_MAX:
+        raise ArgumentTypeError(f"{text!r:.60}; allowed: at most {_SEEDS_MAX:,} seeds at once")
+    return range(int(first), stop)
+
+
+def _whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    if not _whole(text) or int(text) < 1:
         raise ArgumentTypeError(f"{text!r}; allowed: a whole number, 1 or more")
     return int(text)
 

@@ -314,7 +314,7 @@ _LIFE: Final = (
     _fault(
         "a clean close counts as a loss",
         "lifecycle:Lifecycle._end_storage",
-        "if driver.holds_crash(id) and not driver.scheduler.parked(live[id]):",
+        "if known and not driver.scheduler.parked(live[id]) and driver.holds_crash(id):",
         "if False:",
     ),
     _fault(

@@ -9,10 +9,13 @@ from time import perf_counter
 
 from pico_harness.testing.campaign import Hunt, Tally, campaign, hunt
 from pico_harness.testing.run import Report
+from pico_store.command import UsageError
 
 
 def run_simulate(args: Namespace) -> int:
     """Run seeds, or hunt planted faults; 1 if something is not as it has to be."""
+    if args.only and not args.planted:
+        raise UsageError("--only names planted faults; allowed: with --planted")
     if args.planted:
         return _hunt(len(args.seeds), args.only, as_json=args.json)
     begun = perf_counter()

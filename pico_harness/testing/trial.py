@@ -7,7 +7,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
+from pico_harness.arguments import (
+    check_callable,
+    check_flag,
+    check_instance,
+    check_iterable,
+    wrong,
+)
 from pico_harness.errors import (
+    ArgumentError,
     SessionClosedError,
     SessionFaultedError,
     TaskParkedError,
@@ -26,6 +34,11 @@ from pico_store.storage import Store
 
 Story = Callable[[Harness], Awaitable[None]]
 
+_ALLOWED = {
+    "tasks": "a function that makes the kinds, such as lambda: [Kind()]",
+    "begin": "a coroutine function of the harness, which creates the work",
+    "check": "a coroutine function of the harness, which looks at what came of it",
+}
 _FAULTS: tuple[Fault, ...] = ("crash_before", "crash_after", "uncertain_before", "uncertain_after")
 _EXCUSED = (
     SessionClosedError,
@@ -93,17 +106,28 @@ def simulate(
 
     Raises:
         TrialFailedError: The first seed that shows something wrong, with its trace.
+        ArgumentError: There is no seed, so that nothing would be tried, or an argument is of
+            another type.
     """
+    for what, name in ((tasks, "tasks"), (begin, "begin"), (check, "check")):
+        check_callable(what, name, _ALLOWED[name])
+    check_iterable(seeds, "seeds", "integers from 0 on, such as range(100)")
+    check_instance(store, str, "store", "a store URL without a path, such as 'sqlite:'")
+    check_flag(aborts, "aborts")
     trial = Trial(tasks, begin, check, aborts)
     done = 0
     with quiet() as ran, stores(store) as make:
         for seed in seeds:
+            if type(seed) is not int or seed < 0:
+                raise wrong(seed, "seeds", "integers from 0 on, such as range(100)")
             if _problems(trial, seed, make, traced=False):
                 world = _problems(trial, seed, make, traced=True)
                 assert world is not None, f"seed {seed} failed once and not again"
                 raise TrialFailedError(seed, world.problems, world.trace or ())
             ran()
             done += 1
+    if not done:
+        raise ArgumentError("seeds", "none, so nothing was tried; allowed: one or more")
     return done
 
 

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pico_store.command import Command
 from pico_store.commands.opening import add_store, existing_store
 from pico_store.commands.output import print_json, print_line, table
-from pico_store.owning import owner_text
+from pico_store.owning import owner_json, owner_text
 from pico_store.records import JsonObject
 from pico_store.storage import SessionInfo
 
@@ -33,17 +33,13 @@ def _run(args: Namespace) -> int:
 
 def _row(info: SessionInfo) -> tuple[str, ...]:
     owner = "-" if info.owner is None else owner_text(info.owner)
+    if info.owner is not None and info.owner.ended:
+        owner += ", ended"
     return info.id, f"{info.last_seq:,}", f"{info.epoch:,}", owner
 
 
 def _as_json(info: SessionInfo) -> JsonObject:
-    owner: JsonObject | None = None
-    if info.owner is not None:
-        owner = {
-            "pid": info.owner.pid,
-            "host": info.owner.host,
-            "sinceMs": info.owner.since_ms,
-        }
+    owner = owner_json(info.owner)
     return {"id": info.id, "lastSeq": info.last_seq, "epoch": info.epoch, "owner": owner}
 
 

@@ -2,69 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pico_harness import Harness, Tx
 from pico_store.address import Seq
 from pico_store.backends import open_store
-from pico_store.records import JsonObject
-from tests.cli.running import Pico, buffered
-from tests.cli.scripted_kinds import Other, Planned, step
-
-ROOT = Path(__file__).resolve().parents[2]
-KINDS = "tests.cli.scripted_kinds"
-STEP = f"{KINDS}:step"
-BOTH = f"{KINDS}:both"
-MOVED_ON = f"{KINDS}:moved_on"
-other = Other()
+from tests.cli.running import Pico
+from tests.cli.scripted_kinds import Planned, step
+from tests.cli.working import (
+    BOTH,
+    KINDS,
+    MOVED_ON,
+    ROOT,
+    STEP,
+    drive_process,
+    ids,
+    new_work,
+    other,
+    plan,
+    plan_steps,
+)
 
 
 @pytest.fixture(params=["sqlite:{}/work.db", "jsonl:{}/work"])
 def work(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with the session ``s``, which has a root and nothing else."""
-    url = str(request.param).format(tmp_path)
-    store = open_store(url)
-    store.create("s").close()
-    store.close()
-    return url
-
-
-def plan(url: str, build: Callable[[Tx], object]) -> None:
-    """Commit something to the root of session ``s``."""
-
-    async def main() -> None:
-        store = open_store(url, create=False)
-        async with await Harness.open(store.open("s"), tasks=[step, other]) as harness:
-            await (await harness.root()).commit(build)
-        store.close()
-
-    asyncio.run(main())
-
-
-def plan_steps(url: str, *acts: str) -> None:
-    plan(url, lambda tx: [tx.task(step, Planned(act)) for act in acts])
-
-
-def drive_process(url: str, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pico_store.cli", "drive", url, "--kinds", STEP, *more]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=buffered(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-
-
-def ids(found: JsonObject, name: str) -> list[object]:
-    tasks = found[name]
-    assert isinstance(tasks, list)
-    return [task["id"] for task in tasks if isinstance(task, dict)]
+    return new_work(str(request.param).format(tmp_path))
 
 
 # --- inspect ---
@@ -131,6 +100,7 @@ def test_looking_at_a_session_at_work_disturbs_nobody(pico: Pico, work: str) -> 
         assert ids(found, "inflight") == [2]
         assert isinstance(found["owner"], dict)
         assert found["owner"]["pid"] == process.pid
+        assert found["owner"]["ended"] is False
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
@@ -139,6 +109,31 @@ def test_looking_at_a_session_at_work_disturbs_nobody(pico: Pico, work: str) -> 
         process.communicate()
     # It could close in peace: its ownership was not touched.
     assert (process.returncode, err) == (130, b"pico: interrupted\n")
+
+
+def test_an_owner_that_was_killed_is_said_to_be_gone(pico: Pico, work: str) -> None:
+    plan_steps(work, "die")
+    process = drive_process(work)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+    found = pico.json("inspect", work)
+
+    assert isinstance(found["owner"], dict)
+    assert (found["owner"]["pid"], found["owner"]["ended"]) == (process.pid, True)
+    assert f"owner gone (process {process.pid} ended): " in pico.done("inspect", work)
+    assert ", ended" in pico.done("sessions", work)
+
+
+def test_an_owner_of_this_process_is_never_gone(pico: Pico, work: str) -> None:
+    store = open_store(work)
+    storage = store.open("s")
+
+    out = pico.done("inspect", work)
+
+    storage.close()
+    store.close()
+    assert f"owner on record: process {os.getpid()} on " in out
 
 
 # --- drive ---

@@ -8,14 +8,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pico_harness import EntryDraft, Harness, TaskRuntime, session_value
+from pico_harness import EntryDraft, Harness, TaskRuntime
 from pico_store.backends import open_store
 from pico_store.batch import Batch
 from pico_store.records import BatchRange
 from pico_store.storage import Storage
+from tests.harness.names import COUNT
 from tests.harness.scripted import Planned, Running, Script, Stop, Task, Tool, hang
-
-COUNT = session_value("count", int)
 
 
 def say(word: str) -> None:

@@ -152,3 +152,14 @@ class Stop:
     def go(self) -> None:
         """Let on what waits here."""
         self.left.set()
+
+
+def through(stop: Stop) -> Method:
+    """Return a method that puts a task in flight, waits at a stop, and settles it as done."""
+
+    async def execute(task: Task, runtime: TaskRuntime) -> None:
+        await begin(task, runtime)
+        await stop.wait()
+        await finish(task, runtime)
+
+    return execute

@@ -21,29 +21,20 @@ from pico_harness import (
     Cancellation,
     ConversationHandle,
     EntryDraft,
-    EntryKind,
     Harness,
     TaskRuntime,
-    conversation_value,
     inbox,
-    scratch_value,
-    session_list,
-    session_value,
 )
 from pico_harness.call import enter_call
 from pico_harness.handles import ListHandle, ValueHandle
 from pico_harness.harness import ROOT
 from pico_store.address import Seq
 from pico_store.query import ConversationQuery, EntryQuery, TaskQuery
+from tests.harness.names import COUNT, ITEMS, MARK, MEMO, NOTE
 from tests.harness.scripted import Planned, Running, Script, Stop, Task, Tool
 from tests.harness.worlds import World, make_world, on_loop, outcome, settle_down
 
 BACKENDS = ("memory", "memory-held", "jsonl", "sqlite", "sqlite-power", "lmdb", "lmdb-power")
-NOTE = EntryKind[object]("note")
-COUNT = session_value("count", int)
-MARK = conversation_value("mark", int, rewind=True)
-ITEMS = session_list("items", int)
-MEMO = scratch_value("memo", int)
 
 
 class Configured(Script):

@@ -27,7 +27,7 @@ from tests.harness.scripted import (
     begin,
     finish,
 )
-from tests.harness.worlds import World, both, on_loop, outcome, settle_down
+from tests.harness.worlds import World, both, on_loop, outcome, planned, settle_down
 
 MEMO = scratch_value("memo")
 
@@ -162,9 +162,7 @@ async def test_a_broken_execute_with_the_option_ends_its_task_alone(
 @on_loop
 async def test_a_cancellation_that_nobody_asked_for_stops_the_session(world: World) -> None:
     kind = Script(_cancels)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    _, root, id = await planned(world, kind)
 
     error = await outcome(root.drive())
 
@@ -175,9 +173,7 @@ async def test_a_cancellation_that_nobody_asked_for_stops_the_session(world: Wor
 @on_loop
 async def test_an_abort_that_does_not_settle_is_broken(world: World) -> None:
     kind = Script(abort=_nothing)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     await harness.abort_task(id)
 
     error = await outcome(root.drive())
@@ -338,9 +334,7 @@ async def test_a_broken_abort_faults_and_a_replaced_kind_recovers(world: World) 
         raise ZeroDivisionError("broken clean-up")
 
     kind = Script(lambda task, runtime: Stop().wait(), abort=broken)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     driving = asyncio.ensure_future(outcome(root.drive()))
     await settle_down(harness)
 
@@ -394,9 +388,7 @@ async def test_what_an_aborted_task_tries_to_write_is_no_fault(world: World) -> 
 
     stop = Stop()
     kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     driving = asyncio.ensure_future(root.drive())
     await stop.reached.wait()
 

@@ -7,18 +7,16 @@ import asyncio
 import pytest
 
 from pico_harness import (
-    EntryKind,
-    Harness,
     Options,
     TaskRuntime,
     Tx,
-    session_value,
 )
 from pico_harness.errors import SessionFaultedError
 from pico_harness.harness import ROOT
 from pico_store.address import Seq
 from pico_store.errors import OwnershipLostError
 from pico_store.query import EntryQuery
+from tests.harness.names import COUNT, NOTE
 from tests.harness.scripted import (
     Done,
     Failed,
@@ -32,16 +30,9 @@ from tests.harness.scripted import (
     finish,
     hang,
     run_through,
+    through,
 )
-from tests.harness.worlds import World, on_loop, outcome, settle_down
-
-NOTE = EntryKind[object]("note")
-COUNT = session_value("count", int)
-
-
-async def _until_inflight(harness: Harness, count: int) -> None:
-    while len((await harness.inspect()).inflight) < count:
-        await asyncio.sleep(0)
+from tests.harness.worlds import World, on_loop, outcome, settle_down, until_inflight
 
 
 @on_loop
@@ -49,12 +40,7 @@ async def test_aborting_one_conversation_leaves_the_other_alone(world: World) ->
     """Field report 29: the sibling, a fork and background work go on."""
     stop = Stop()
 
-    async def execute(task: Task, runtime: TaskRuntime) -> None:
-        await begin(task, runtime)
-        await stop.wait()
-        await finish(task, runtime)
-
-    kind = Script(execute)
+    kind = Script(through(stop))
     harness = await world.open(kind)
     root = await harness.root()
     entry = await root.commit(lambda tx: tx.entry(NOTE, 1))
@@ -65,7 +51,7 @@ async def test_aborting_one_conversation_leaves_the_other_alone(world: World) ->
     }
     ids["job"] = await root.commit(lambda tx: tx.task(kind, Planned(), background=True))
     driving = asyncio.ensure_future(harness.drive())
-    await _until_inflight(harness, 4)
+    await until_inflight(harness, 4)
 
     assert await root.abort() == 1
     stop.go()
@@ -163,7 +149,7 @@ async def test_a_job_that_was_lost_gives_one_notice(world: World) -> None:
     root = await harness.root()
     id = await root.commit(lambda tx: tx.task(job, Planned(), background=True))
     await root.drive()
-    await _until_inflight(harness, 1)
+    await until_inflight(harness, 1)
 
     for _ in range(3):
         again = await world.open(job)
@@ -217,7 +203,7 @@ async def test_a_child_is_found_again_by_its_ownership(
     root = await harness.root()
     id = await root.commit(lambda tx: tx.task(parent, Planned()))
     driving = asyncio.ensure_future(outcome(root.drive()))
-    await _until_inflight(harness, 1 if answered else 2)
+    await until_inflight(harness, 1 if answered else 2)
     await settle_down(harness)
 
     again = await world.open(parent, worker)

@@ -14,9 +14,11 @@ from pico_harness.harness import ROOT
 from pico_store.address import Seq
 from pico_store.backends import open_store
 from pico_store.batch import MainBatch, MainWrite, SettleTask
+from pico_store.errors import LimitExceededError
 from pico_store.records import Conversation, Task
 from pico_store.storage import Store
-from tests.harness.scripted import Done, Planned, Script, Stop, Tool, begin, finish
+from tests.harness.names import MARK
+from tests.harness.scripted import Done, Planned, Script, Stop, Tool, begin, finish, through
 from tests.harness.scripted import Task as ScriptTask
 from tests.harness.worlds import World, make_world, on_loop, outcome, settle_down
 
@@ -111,12 +113,7 @@ async def test_a_cycle_through_ten_thousand_dependencies_is_found(memory: World)
 async def test_ten_thousand_tasks_that_wait_for_one_are_freed_or_aborted(memory: World) -> None:
     stop = Stop()
 
-    async def execute(task: ScriptTask, runtime: TaskRuntime) -> None:
-        await begin(task, runtime)
-        await stop.wait()
-        await finish(task, runtime)
-
-    first, kind = Tool(execute), Script()
+    first, kind = Tool(through(stop)), Script()
     harness = await memory.open(first, kind)
     root = await harness.root()
 
@@ -194,3 +191,43 @@ async def _open_and_drive(store: Store, live: list[Seq]) -> None:
     assert storage.counters.rows_decoded <= 50
     assert (await harness.get_task(kind, live[0])).state == Done()  # type: ignore[union-attr]
     await harness.close()
+
+
+@on_loop
+async def test_a_fork_that_marks_more_than_a_batch_holds_is_refused_and_says_how(
+    memory: World,
+) -> None:
+    """LINE-7."""
+    kind = Script()
+    harness = await memory.open(kind)
+    root = await harness.root()
+    for count in (DEPTH, 1):
+        await root.commit(lambda tx, n=count: [tx.task(kind, Planned()) for _ in range(n)])  # type: ignore[misc]
+    before = memory.storages[-1].last_seq
+
+    with pytest.raises(LimitExceededError, match=r"marks 10,001 tasks .* await abort\(\) first"):
+        await root.fork("start", abort=True)
+
+    assert memory.storages[-1].last_seq == before
+    assert await root.abort() == DEPTH + 1
+    fork = await root.fork("start", abort=True, values={MARK: 1})
+    assert await fork.value(MARK).get() == 1
+    assert await harness.drive() == "idle"
+
+
+@pytest.mark.parametrize(("tasks", "fits"), [(DEPTH - 2, True), (DEPTH - 1, False)])
+@on_loop
+async def test_a_fork_marks_as_many_as_there_is_room_for(
+    memory: World, *, tasks: int, fits: bool
+) -> None:
+    kind = Script()
+    harness = await memory.open(kind)
+    root = await harness.root()
+    await root.commit(lambda tx: [tx.task(kind, Planned()) for _ in range(tasks)])
+
+    found = await outcome(root.fork("start", abort=True, values={MARK: 1}))
+
+    assert isinstance(found, LimitExceededError) is not fits
+    assert len((await harness.inspect()).start) == tasks
+    marked = [task for task in (await harness.inspect()).start if task.abort]
+    assert len(marked) == (tasks if fits else 0)

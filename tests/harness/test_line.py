@@ -10,12 +10,8 @@ import pytest
 from pico_harness import (
     Call,
     Cancellation,
-    EntryKind,
     TaskRuntime,
     Tx,
-    conversation_value,
-    session_list,
-    session_value,
 )
 from pico_harness.errors import CallCancelledError, SessionFaultedError
 from pico_harness.harness import ROOT
@@ -23,15 +19,10 @@ from pico_store.address import Seq
 from pico_store.errors import CommitUncertainError, RefusedError
 from pico_store.query import ConversationQuery, EntryQuery
 from pico_store.records import ForkPoint
+from tests.harness.names import ANY, COUNT, ITEMS, MARK, NOTE
 from tests.harness.scripted import Planned, Script, Task, run_through
 from tests.harness.test_storage_errors import Failing
 from tests.harness.worlds import World, both, on_loop, outcome
-
-NOTE = EntryKind[object]("note")
-COUNT = session_value("count", int)
-ANY = session_value("any")
-ITEMS = session_list("items", int)
-MARK = conversation_value("mark", int, rewind=True)
 
 
 @on_loop

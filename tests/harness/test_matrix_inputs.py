@@ -25,6 +25,7 @@ from tests.harness.scripted import (
     Stop,
     Task,
     Tool,
+    through,
 )
 from tests.harness.worlds import World, both, on_loop, outcome, settle_down
 
@@ -305,12 +306,7 @@ async def test_concurrent_acceptances_start_one_and_queue_the_rest(world: World)
     harness = await world.open()
     stop = Stop()
 
-    async def execute(task: Task, runtime: TaskRuntime) -> None:
-        await runtime.commit(lambda tx: tx.patch(task.id, Running()))
-        await stop.wait()
-        await runtime.commit(lambda tx: tx.settle(task.id, Done()))
-
-    kind = Script(execute)
+    kind = Script(through(stop))
     harness.task_kinds.register(kind)
     root = await harness.root()
 

@@ -28,8 +28,9 @@ from tests.harness.scripted import (
     finish,
     give_up,
     run_through,
+    through,
 )
-from tests.harness.worlds import World, both, on_loop, outcome, settle_down
+from tests.harness.worlds import World, both, on_loop, outcome, planned, settle_down
 
 
 @on_loop
@@ -47,9 +48,7 @@ async def test_an_abort_starts_only_after_the_effect_returned(world: World) -> N
         await give_up(task, runtime)
 
     kind = Script(execute, abort=abort)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     driving = asyncio.ensure_future(root.drive())
     await stop.reached.wait()
 
@@ -67,9 +66,7 @@ async def test_an_abort_starts_only_after_the_effect_returned(world: World) -> N
 @on_loop
 async def test_an_effect_that_settled_first_leaves_nothing_to_abort(world: World) -> None:
     kind = Script()
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     await root.drive()
 
     with pytest.raises(UnknownTaskError, match=f"task {id} is terminal"):
@@ -100,9 +97,7 @@ async def test_writes_after_the_mark_are_refused_before_their_builder(
             raise
 
     kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     driving = asyncio.ensure_future(root.drive())
     await stop.reached.wait()
     await harness.abort_task(id)
@@ -118,15 +113,8 @@ async def test_writes_after_the_mark_are_refused_before_their_builder(
 async def test_a_mark_beats_the_settlement_admitted_after_it(world: World) -> None:
     stop = Stop()
 
-    async def execute(task: Task, runtime: TaskRuntime) -> None:
-        await begin(task, runtime)
-        await stop.wait()
-        await finish(task, runtime)
-
-    kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    kind = Script(through(stop))
+    harness, root, id = await planned(world, kind)
     driving = asyncio.ensure_future(root.drive())
     await stop.reached.wait()
 
@@ -150,9 +138,7 @@ async def test_a_settlement_beats_the_mark_admitted_after_it(world: World) -> No
         await settling
 
     kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     await root.drive()
 
     # Asked for by the task itself, whose authority ended with its settlement.
@@ -173,9 +159,7 @@ async def test_a_cycle_back_to_the_first_status_is_a_transition(world: World) ->
         await runtime.commit(lambda tx: tx.patch(task.id, Planned()))
 
     kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    _, root, id = await planned(world, kind)
 
     assert await root.drive() == "idle"
     assert kind.calls == [("execute", id)] * rounds
@@ -206,9 +190,7 @@ async def test_a_cycle_within_one_batch_is_a_transition(world: World) -> None:
 @on_loop
 async def test_the_host_may_mark_a_task_and_change_nothing_else_of_it(world: World) -> None:
     kind = Script()
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     before = (await harness.inspect()).last_seq
 
     patching = await outcome(root.commit(lambda tx: tx.patch(id, Running())))

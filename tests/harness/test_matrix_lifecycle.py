@@ -17,11 +17,9 @@ from pico_harness import (
     Call,
     Cancellation,
     EntryDraft,
-    EntryKind,
     TaskRuntime,
     Tx,
     scratch_list,
-    session_value,
 )
 from pico_harness.errors import (
     CallCancelledError,
@@ -33,6 +31,7 @@ from pico_harness.errors import (
 from pico_harness.harness import ROOT
 from pico_store.address import Seq
 from pico_store.query import EntryQuery
+from tests.harness.names import COUNT, NOTE
 from tests.harness.scripted import (
     Aborted,
     Done,
@@ -46,11 +45,9 @@ from tests.harness.scripted import (
     finish,
     run_through,
 )
-from tests.harness.worlds import World, both, on_loop, outcome, settle_down
+from tests.harness.worlds import World, both, on_loop, outcome, planned, settle_down
 
-NOTE = EntryKind[object]("note")
 FRAMES = scratch_list("frames")
-COUNT = session_value("count", int)
 
 
 @on_loop
@@ -114,9 +111,7 @@ async def test_main_and_scratch_writes_in_one_batch_are_refused(world: World) ->
 async def test_repeated_drives_attach_once_and_leave_no_waiter(world: World) -> None:
     stop = Stop()
     kind = Script(lambda task, runtime: _begin_and_wait(task, runtime, stop))
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     scheduler = harness._driver.scheduler
     calls = [Call(Cancellation()) for _ in range(3)]
     drives = [asyncio.ensure_future(outcome(root.drive(call=call))) for call in calls]
@@ -181,9 +176,7 @@ async def test_a_task_that_drives_itself_is_refused_before_anything(world: World
         await run_through(task, runtime)
 
     kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
 
     assert await root.drive() == "idle"
     assert [type(error) for error in errors] == [WaitCycleError] * 3
@@ -268,9 +261,7 @@ async def test_a_task_that_returns_after_the_close_is_still_joined(world: World)
             raise
 
     kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     driving = asyncio.ensure_future(root.drive())
     await stop.reached.wait()
     closings = [asyncio.ensure_future(harness.close()) for _ in range(2)]
@@ -357,9 +348,7 @@ async def test_a_close_interrupts_a_shutdown_whose_rest_is_aborted_later(world: 
         await stop.wait()
 
     kind = Script(lambda task, runtime: Stop().wait(), abort=clean_up)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, _, id = await planned(world, kind)
     stopping = asyncio.ensure_future(outcome(harness.shutdown()))
     await stop.reached.wait()
 
@@ -381,9 +370,7 @@ async def test_a_caller_that_gives_up_on_a_shutdown_does_not_stop_it(world: Worl
         await runtime.commit(lambda tx: tx.settle(task.id, Aborted()))
 
     kind = Script(lambda task, runtime: Stop().wait(), abort=clean_up)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, _, id = await planned(world, kind)
     stopping = asyncio.ensure_future(harness.shutdown())
     await stop.reached.wait()
 
@@ -414,9 +401,7 @@ async def test_two_overlapping_drives_execute_a_task_once(world: World) -> None:
 async def test_a_drive_that_is_cancelled_leaves_the_other_alone(world: World, which: int) -> None:
     stop = Stop()
     kind = Script(lambda task, runtime: _begin_and_wait(task, runtime, stop))
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     drives = [asyncio.ensure_future(root.drive()) for _ in range(2)]
     await stop.reached.wait()
     await settle_down(harness)
@@ -441,9 +426,7 @@ async def test_scratch_ahead_of_main_counts_after_a_crash(world: World) -> None:
         await frames.wait()
 
     kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     driving = asyncio.ensure_future(outcome(root.drive()))
     await frames.reached.wait()
     last = (await harness.inspect()).last_seq

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pico_harness import (
+    ArgumentError,
     EntryKind,
     Harness,
     KindError,
@@ -116,7 +117,7 @@ async def test_an_input_that_nobody_could_place_is_not_accepted(world: World) ->
     wrong: list[Any] = ["hi", None, 5]
 
     for draft in wrong:
-        with pytest.raises(StoredTypeError):
+        with pytest.raises(ArgumentError, match="an EntryDraft"):
             await root.accept(draft)
 
     assert (await harness.inspect()).last_seq == before

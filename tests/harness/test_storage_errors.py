@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pico_harness import EntryDraft, EntryKind, Harness, TaskRuntime, Tx, session_value
+from pico_harness import EntryDraft, Harness, TaskRuntime, Tx
 from pico_harness.driver import CRASHES
 from pico_harness.errors import RejectedError, SessionClosedError, SessionFaultedError
 from pico_harness.harness import ROOT
@@ -22,6 +22,7 @@ from pico_store.errors import (
 )
 from pico_store.records import BatchRange
 from pico_store.storage import Storage
+from tests.harness.names import COUNT
 from tests.harness.scripted import (
     Done,
     Planned,
@@ -31,10 +32,7 @@ from tests.harness.scripted import (
     Tool,
     hang,
 )
-from tests.harness.worlds import World, both, on_loop, outcome, settle_down
-
-COUNT = session_value("count", int)
-NOTE = EntryKind[object]("note")
+from tests.harness.worlds import World, both, on_loop, outcome, planned, settle_down
 
 
 class Failing:
@@ -206,9 +204,7 @@ async def test_orphaning_that_finds_no_room_rejects_the_drive_and_can_be_repeate
     world: World,
 ) -> None:
     kind = Script()
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     await harness.close()
     again, storage = await _open(world)
     error = StoreFullError("full")

@@ -13,13 +13,13 @@ import pytest
 from pico_harness import (
     Call,
     Cancellation,
-    EntryKind,
-    Harness,
     TaskRuntime,
     Tx,
-    session_value,
 )
+from pico_harness.driver import CRASHES
 from pico_harness.errors import CallCancelledError, SessionFaultedError, TaskParkedError
+from pico_store.address import ScratchAddress
+from pico_store.batch import ScratchBatch, ValueSet
 from tests.harness.scripted import (
     Aborted,
     Done,
@@ -32,24 +32,14 @@ from tests.harness.scripted import (
     begin,
     hang,
 )
-from tests.harness.worlds import World, both, on_loop, outcome, settle_down
-
-NOTE = EntryKind[object]("note")
-COUNT = session_value("count", int)
-
-
-async def _until_inflight(harness: Harness, count: int) -> None:
-    while len((await harness.inspect()).inflight) < count:
-        await asyncio.sleep(0)
+from tests.harness.worlds import World, both, on_loop, outcome, planned, settle_down, until_inflight
 
 
 @on_loop
 async def test_open_starts_nothing(world: World) -> None:
     """Fact 91."""
     kind = Script()
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, _, id = await planned(world, kind)
     await harness.close()
 
     again = await world.open(kind)
@@ -90,7 +80,7 @@ async def test_recovery_goes_by_role_and_mark_alone(world: World) -> None:
     root = await harness.root()
     inflight, marked = await root.commit(lambda tx: [tx.task(kind, Planned()) for _ in range(2)])
     driving = asyncio.ensure_future(outcome(root.drive()))
-    await _until_inflight(harness, 2)
+    await until_inflight(harness, 2)
     waiting = await root.commit(lambda tx: tx.task(kind, Planned(), after=[inflight]))
     crashed = await world.open(Script(hang))
     await crashed.abort_task(marked)
@@ -140,11 +130,9 @@ async def test_an_unknown_kind_is_reported_and_orphaned_when_driven(world: World
 @on_loop
 async def test_a_kind_registered_before_driving_recovers(world: World) -> None:
     kind = Script(hang)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     driving = asyncio.ensure_future(root.drive())
-    await _until_inflight(harness, 1)
+    await until_inflight(harness, 1)
     await harness.close()
     await driving
 
@@ -211,9 +199,7 @@ async def test_creating_and_waiting_never_hangs(world: World) -> None:
 async def test_a_wait_that_is_given_up_rejects_itself_alone(world: World) -> None:
     """Fact 112, TASKS-6."""
     kind = Script(hang)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     dead = _cancelled_call()
     at_once = await outcome(harness.wait_for_task(id, call=dead))
     budget = await harness.wait_for_task(id, 0)
@@ -279,11 +265,9 @@ async def test_a_session_that_another_task_faulted_is_no_crash_of_this_one(world
 
     patient = Script(hang, recover=lambda task, runtime: _wait(others))
     others = Stop()
-    harness = await world.open(patient)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(patient, Planned()))
+    harness, root, id = await planned(world, patient)
     driving = asyncio.ensure_future(outcome(root.drive()))
-    await _until_inflight(harness, 1)
+    await until_inflight(harness, 1)
     await harness.close()
     await driving
     for _ in range(6):
@@ -304,6 +288,29 @@ async def test_a_session_that_another_task_faulted_is_no_crash_of_this_one(world
     last = await world.open(Script())
     assert (await last.inspect()).parked == ()
     assert [task.id for task in (await last.inspect()).inflight] == [id]
+
+
+@pytest.mark.parametrize("background", [False, True])
+@on_loop
+async def test_who_cannot_run_a_task_does_not_forget_its_losses(
+    memory: World, *, background: bool
+) -> None:
+    harness = await memory.open(kind := Script(hang))
+    root = await harness.root()
+    id = await root.commit(lambda tx: tx.task(kind, Planned(), background=background))
+    driving = asyncio.ensure_future(outcome(harness.drive()))
+    await until_inflight(harness, 1)
+    await harness.close()
+    await driving
+    storage = memory.store.open("a")
+    storage.commit(ScratchBatch(id, (ValueSet(ScratchAddress(id, CRASHES), 4),)))
+    storage.close()
+
+    other = await memory.open(Tool())
+    await other.close()
+
+    again = await memory.open(Script())
+    assert [task.id for task in (await again.inspect()).parked] == [id]
 
 
 async def run_abort(task: Task, runtime: TaskRuntime) -> None:

@@ -13,10 +13,6 @@ from pico_harness import (
     Harness,
     TaskState,
     Tx,
-    conversation_value,
-    scratch_value,
-    session_list,
-    session_value,
 )
 from pico_harness.errors import (
     BuilderError,
@@ -27,6 +23,7 @@ from pico_harness.harness import ROOT
 from pico_store.address import Seq
 from pico_store.errors import PicoError, RefusedError
 from pico_store.query import EntryQuery, ListQuery, TaskQuery
+from tests.harness.names import ANY, COUNT, ITEMS, MARK, MEMO, NOTE
 from tests.harness.scripted import (
     Done,
     Joiner,
@@ -35,13 +32,6 @@ from tests.harness.scripted import (
     Script,
 )
 from tests.harness.worlds import World, on_loop, outcome
-
-NOTE = EntryKind[object]("note")
-COUNT = session_value("count", int)
-ANY = session_value("any")
-ITEMS = session_list("items", int)
-MARK = conversation_value("mark", int, rewind=True)
-MEMO = scratch_value("memo", int)
 
 
 async def refused(harness: Harness, plan: Callable[[Tx], object]) -> BaseException:

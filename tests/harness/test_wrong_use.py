@@ -12,14 +12,9 @@ import pytest
 
 from pico_harness import (
     EntryDraft,
-    EntryKind,
     Harness,
     TaskRuntime,
     TaskState,
-    conversation_value,
-    scratch_value,
-    session_list,
-    session_value,
 )
 from pico_harness.errors import (
     AuthorityError,
@@ -34,6 +29,7 @@ from pico_harness.errors import (
 from pico_harness.harness import ROOT
 from pico_store.address import Seq
 from pico_store.records import TaskRole
+from tests.harness.names import COUNT, ITEMS, MEMO, NOTE
 from tests.harness.scripted import (
     Aborted,
     Done,
@@ -47,14 +43,7 @@ from tests.harness.scripted import (
     finish,
     run_through,
 )
-from tests.harness.worlds import World, make_world, on_loop, outcome
-
-NOTE = EntryKind[object]("note")
-COUNT = session_value("count", int)
-ANY = session_value("any")
-ITEMS = session_list("items", int)
-MARK = conversation_value("mark", int, rewind=True)
-MEMO = scratch_value("memo", int)
+from tests.harness.worlds import World, make_world, on_loop, outcome, planned
 
 
 class _AlsoPlanned(TaskState, frozen=True, tag="planned"):
@@ -208,9 +197,7 @@ async def test_a_runtime_is_of_no_use_after_its_method(world: World) -> None:
         await run_through(task, runtime)
 
     kind = Script(execute)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     await root.drive()
     before = (await harness.inspect()).last_seq
 
@@ -294,9 +281,7 @@ async def test_an_abort_makes_no_work(world: World) -> None:
         await runtime.commit(lambda tx: tx.settle(task.id, Aborted()))
 
     kind = Script(abort=abort)
-    harness = await world.open(kind)
-    root = await harness.root()
-    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    harness, root, id = await planned(world, kind)
     await harness.abort_task(id)
 
     assert await root.drive() == "idle"

@@ -10,11 +10,13 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from pico_harness import Harness, Options
+from pico_harness import ConversationHandle, Harness, Options
 from pico_harness.task_kind import RunnableKind
+from pico_store.address import Seq
 from pico_store.backends import open_store
 from pico_store.digest import digest
 from pico_store.storage import Storage, Store
+from tests.harness.scripted import Planned, Script
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -158,6 +160,19 @@ def on_loop(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, N
         assert not strays, strays
 
     return run
+
+
+async def planned(world: World, kind: Script) -> tuple[Harness, ConversationHandle, Seq]:
+    """Open a session with a kind, and plan one task of it in the root."""
+    harness = await world.open(kind)
+    root = await harness.root()
+    return harness, root, await root.commit(lambda tx: tx.task(kind, Planned()))
+
+
+async def until_inflight(harness: Harness, count: int) -> None:
+    """Wait until so many tasks are in flight."""
+    while len((await harness.inspect()).inflight) < count:
+        await asyncio.sleep(0)
 
 
 async def settle_down(harness: Harness) -> None:

@@ -50,9 +50,32 @@ def test_a_planted_fault_is_shown_with_its_seeds(capsys: pytest.CaptureFixture[s
     assert "a task starts before its dependencies ended" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("seeds", ["", "x", "5..5", "9..3", "-3..4"])
-def test_seeds_that_are_none_are_refused(seeds: str) -> None:
-    assert main(["simulate", f"--seeds={seeds}"]) == 2
+NO_SEEDS = ["", "x", "..", "5..", "..5", "a..b", "5..5", "9..3", "-3..4", "0.5..3", "1..2..3"]
+ODD_SEEDS = ["1_0..20", " 1..2", "٣", "1" * 5_000, "0..99999999999999999999", "0..100000000"]
+
+
+@pytest.mark.parametrize("seeds", [*NO_SEEDS, *ODD_SEEDS], ids=lambda seeds: seeds[:20])
+@pytest.mark.parametrize("more", [[], ["--planted"]], ids=["", "planted"])
+def test_seeds_that_are_none_are_refused(
+    capsys: pytest.CaptureFixture[str], seeds: str, more: list[str]
+) -> None:
+    assert main(["simulate", f"--seeds={seeds}", *more]) == 2
+
+    assert "allowed: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--only", "slot"], ["--planted", "--only", "no such"], ["--jobs", "0"], ["--jobs", "x"]],
+)
+def test_what_would_try_nothing_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(["simulate", "--seeds", "1", *arguments]) == 2
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("backend", ["memory", "sqlite:file.db"])

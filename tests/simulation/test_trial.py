@@ -1,12 +1,13 @@
 """Trying kinds of one's own."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
-from pico_harness import Harness, TaskKind, TaskOf, TaskRuntime, TaskState
+from pico_harness import ArgumentError, Harness, TaskKind, TaskOf, TaskRuntime, TaskState
 from pico_harness.testing import TrialFailedError, simulate
+from pico_store.errors import PicoError
 from pico_store.records import TaskRole
 
 
@@ -106,3 +107,29 @@ def test_what_the_check_raises_fails_the_seed() -> None:
 
     with pytest.raises(TrialFailedError, match="not as expected"):
         simulate(lambda: [Quick()], begin, refuse, seeds=[1])
+
+
+WRONG: dict[str, list[Any]] = {
+    "seeds": [[], range(0), iter(()), None, 5, "", "12", [True], [-1], ["1"], [1.0], [None]],
+    "tasks": [None, [Quick()], ()],
+    "begin": [None, "begin"],
+    "check": [None, 0],
+    "store": [None, 5, b"memory:"],
+    "aborts": [None, 1, "no"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [(name, wrong) for name, values in WRONG.items() for wrong in values]
+)
+def test_a_trial_that_would_try_nothing_is_refused(name: str, wrong: Any) -> None:
+    given: dict[str, Any] = {"tasks": lambda: [Quick()], "begin": begin, "check": check}
+
+    with pytest.raises(ArgumentError, match=f"^{name}: .*allowed: "):
+        simulate(**{"seeds": range(1), **given, name: wrong})
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite:file.db"])
+def test_a_trial_on_a_store_with_a_place_is_refused(store: str) -> None:
+    with pytest.raises(PicoError, match="allowed: "):
+        simulate(lambda: [Quick()], begin, check, seeds=[1], store=store)

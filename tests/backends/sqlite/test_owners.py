@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -20,10 +20,11 @@ import pytest
 
 from pico_sqlite import SqliteStore
 from pico_sqlite.storage import SqliteStorage
+from pico_store import ownership
 from pico_store.address import Seq, SessionAddress
 from pico_store.batch import MainBatch
 from pico_store.errors import OwnershipLostError, SessionOwnedError
-from pico_store.ownership import OwnerRecord, decode_owner, is_alive
+from pico_store.ownership import OwnerRecord, decode_owner, has_ended, is_alive, new_owner
 from pico_store.query import EntryQuery, ListQuery
 from pico_store.records import Entry
 from tests.backends.sqlite.processes import in_child, worker
@@ -391,3 +392,31 @@ def test_a_second_store_leaves_the_locks_of_the_first(
     assert _is_locked(path)
     store.close()
     assert not _is_locked(path)
+
+
+def _gone() -> OwnerRecord:
+    """Return a record of a process of this host that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process.wait()
+    return msgspec.structs.replace(new_owner(), pid=process.pid)
+
+
+def test_a_process_that_ended_here_is_known_to_have_ended() -> None:
+    assert has_ended(_gone())
+    assert _gone().public().ended
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"host": "elsewhere"},
+        {"boot": ""},
+        {"boot": "00000000-0000-0000-0000-000000000000/pid:[4026531836]"},
+        {"boot": new_owner().boot.split("/")[0] + "/pid:[1]"},
+        {"pid": os.getpid(), "started": 1},
+        {"pid": os.getppid(), "started": ownership._started(os.getppid())},
+    ],
+    ids=["host", "no boot", "boot", "container", "this process", "alive"],
+)
+def test_what_cannot_be_seen_is_not_said_to_have_ended(elsewhere: dict[str, Any]) -> None:
+    assert not has_ended(msgspec.structs.replace(_gone(), **elsewhere))
