@@ -32,9 +32,11 @@ from pico_harness.faults import FaultReport as FaultReport
 from pico_harness.harness import Harness as Harness
 from pico_harness.harness import Inspection as Inspection
 from pico_harness.inbox import EntryDraft as EntryDraft
+from pico_harness.inbox import InboxItem as InboxItem
 from pico_harness.inbox import InputMode as InputMode
 from pico_harness.inbox import InputResult as InputResult
 from pico_harness.inbox import InputStatus as InputStatus
+from pico_harness.inbox import Intake as Intake
 from pico_harness.inbox import Receipt as Receipt
 from pico_harness.inspection import Counts as Counts
 from pico_harness.inspection import LiveTasks as LiveTasks

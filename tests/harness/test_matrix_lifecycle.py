@@ -319,6 +319,7 @@ async def test_a_shutdown_and_an_accept_keep_their_order(
 
 @on_loop
 async def test_a_shutdown_marks_everything_and_runs_the_clean_up(world: World) -> None:
+    """PROC-3."""
     stop = Stop()
     kind = Script(lambda task, runtime: _begin_and_wait(task, runtime, stop))
     later = Tool()
@@ -342,6 +343,7 @@ async def test_a_shutdown_marks_everything_and_runs_the_clean_up(world: World) -
 
 @on_loop
 async def test_a_close_interrupts_a_shutdown_whose_rest_is_aborted_later(world: World) -> None:
+    """PROC-3."""
     stop = Stop()
 
     async def clean_up(task: Task, runtime: TaskRuntime) -> None:
@@ -442,6 +444,7 @@ async def test_scratch_ahead_of_main_counts_after_a_crash(world: World) -> None:
 
 @on_loop
 async def test_deleting_waits_for_what_still_runs(world: World) -> None:
+    """TASKS-9."""
     stop = Stop()
 
     async def execute(task: Task, runtime: TaskRuntime) -> None:

@@ -51,6 +51,7 @@ async def test_a_task_does_not_end_the_session_that_runs_it(world: World) -> Non
 
 @on_loop
 async def test_an_abort_reaches_what_tasks_own_and_nothing_beside(world: World) -> None:
+    """TASKS-8."""
     kind = Script()
     harness = await world.open(kind)
     root = await harness.root()
@@ -73,6 +74,7 @@ async def test_an_abort_reaches_what_tasks_own_and_nothing_beside(world: World) 
 
 @on_loop
 async def test_an_abort_withdraws_more_inputs_than_a_batch_holds(memory: World) -> None:
+    """TASKS-8."""
     harness = await memory.open()
     root = await harness.root()
     count = BATCH_WRITES_MAX // 2
