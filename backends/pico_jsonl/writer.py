@@ -194,6 +194,7 @@ class Writer:
                 return None
             if log.fd < 0 or facts is None or not facts.live:
                 return None
+            self._last = (address, task, log, middle, appended)
         if state.last_seq >= SEQ_MAX:
             return None
         body = pack(write.value, "writes[0].value")
@@ -218,8 +219,6 @@ class Writer:
         except BaseException as error:
             self._after_failure(log, error)
             raise
-        if last is None or log is not last[2]:
-            self._last = (address, task, log, middle, appended)
         return committed
 
     def _append(
