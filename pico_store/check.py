@@ -94,7 +94,11 @@ def check_batch(
     if task is not None:
         rules.check_scratch_task()
     bodies = rules.check(writes)
-    if sum(map(len, filter(None, bodies))) > _BATCH_PACKED_SAFE:
+    size = 0
+    for body in bodies:
+        if body is not None:
+            size += len(body)
+    if size > _BATCH_PACKED_SAFE:
         _check_size(bodies)
     if rules.deletions is None and rules.passing is None:
         return CheckedBatch(first, last, task, tuple(writes), bodies)

@@ -162,6 +162,8 @@ class Element(Struct, Generic[T], frozen=True):
 class BatchRange(
     Struct,
     frozen=True,
+    # Numbers lead to nothing: the collector need not follow them.
+    gc=False,
     rename="camel",
     omit_defaults=True,
     tag_field="type",

@@ -16,7 +16,7 @@ from pico_store.snapshot import DeletedConversation, ListItem, ListMarker
 from pico_store.storage import Storage
 
 
-class TaskFacts(Struct, frozen=True):
+class TaskFacts(Struct, frozen=True, gc=False):
     """What the rules need to know of a task."""
 
     conversation: Seq

@@ -8,15 +8,14 @@ from typing import Final, TypeAlias
 from pico_jsonl.disk import Disk, create_file
 from pico_jsonl.lines import header_body, seal
 from pico_jsonl.scratch import SCRATCH_START
-from pico_memory.rows import ElementRow
+from pico_memory.apply import Frames
 from pico_store.address import Address, Seq
-from pico_store.records import BatchRange
 
 _OPEN_MAX: Final = 64
 
-Stream: TypeAlias = tuple[Address, bytes, list[ElementRow], list[BatchRange]]
+Stream: TypeAlias = tuple[Address, bytes, Frames]
 """A list of a task's scratch: its address, what stands between number and value in the line of an
-append, its elements, and the batches of the scratch."""
+append, and what is appended to in the state."""
 
 
 class Log:

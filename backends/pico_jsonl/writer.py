@@ -23,9 +23,9 @@ from pico_jsonl.disk import Disk, translate, write_all
 from pico_jsonl.lines import SEAL_BYTES, encode, frame_middle, main_start, scratch_start
 from pico_jsonl.log import Log, ScratchLogs
 from pico_jsonl.opening import End, Loaded, Place
-from pico_memory.apply import append_frame, apply, frames
+from pico_memory.apply import Frames, append_frame, apply, frames
 from pico_memory.resident import Resident
-from pico_memory.rows import Body, ElementRow
+from pico_memory.rows import Body
 from pico_memory.state import SessionState
 from pico_store.address import Address, Seq
 from pico_store.batch import Batch, ListAppend, ScratchBatch, SettleTask
@@ -42,9 +42,9 @@ _SYNC_BYTES: Final = 4 << 20
 
 _Pending: TypeAlias = tuple[Log, int, int, Seq]
 """A commit that is being written: where, its file's end and checksum with it, its last number."""
-_Last: TypeAlias = tuple[Address, Seq, Log, bytes, list[ElementRow], list[BatchRange]]
+_Last: TypeAlias = tuple[Address, Seq, Log, bytes, Frames]
 """The frame before, as far as the next of its stream is like it: address, task, file, what stands
-between number and value, and where its element and boundary went."""
+between number and value, and what it was appended to."""
 
 
 class Writer:
@@ -146,15 +146,18 @@ class Writer:
 
     def _commit_scratch(self, checked: CheckedBatch, task: Seq) -> BatchRange:
         log, header, crc = self._ready(task)
-        text = scratch_start(checked.first, task) + encode(checked.writes)
+        writes, first = checked.writes, checked.first
+        log.stream = stream = None
+        write = writes[-1]
+        if type(write) is ListAppend:
+            address = write.address
+            middle = frame_middle(task, address)
+            stream = (address, middle, frames(self._resident.view.state, task, address))
+        text = scratch_start(first, task) + encode(writes)
         crc = crc32(text, crc)
         line = b'%b%b,"crc32":"%08x"}\n' % (header, text, crc)
         done = self._append(log, line, crc, checked, None)
-        write = checked.writes[-1]
-        log.stream = None
-        if type(write) is ListAppend:
-            found = frames(self._resident.view.state, task, write.address)
-            log.stream = (write.address, frame_middle(task, write.address), *found)
+        log.stream = stream
         return done
 
     def _ready(self, task: Seq) -> tuple[Log, bytes, int]:
@@ -179,18 +182,19 @@ class Writer:
         write = writes[0]
         if last is not None and write.address is last[0] and task is last[1]:
             # The very objects of the commit before, which was right.
-            address, _, log, middle, items, batches = last
+            address, _, log, middle, appended = last
         else:
             found = self._scratch.logs.get(task) if type(task) is int else None
             if found is None or found.stream is None:
                 return None
             log, address = found, write.address
-            known, middle, items, batches = found.stream
+            known, middle, appended = found.stream
             facts = state.facts.get(task)
             if address is not known and not _is_same(address, known):
                 return None
             if log.fd < 0 or facts is None or not facts.live:
                 return None
+            self._last = (address, task, log, middle, appended)
         if state.last_seq >= SEQ_MAX:
             return None
         body = pack(write.value, "writes[0].value")
@@ -208,15 +212,13 @@ class Writer:
                 write_all(self._disk, log.fd, line, done)
             self._words[MARK] = seq << 10 | seq % 1021
             with self._publishing:
-                committed = append_frame(state, task, items, batches, seq, body)
+                committed = append_frame(appended, task, seq, body)
             log.end = end
             log.crc = crc
             self._pending = None
         except BaseException as error:
             self._after_failure(log, error)
             raise
-        if last is None or log is not last[2]:
-            self._last = (address, task, log, middle, items, batches)
         return committed
 
     def _append(

@@ -29,6 +29,9 @@ from pico_store.check import CheckedBatch
 from pico_store.records import BatchRange, Conversation, Entry, Task
 from pico_store.view import TaskFacts
 
+Frames: TypeAlias = tuple[Callable[..., None], SessionState, list[ElementRow], list[BatchRange]]
+"""A list in a task's scratch and the batches of that scratch, as what takes an append back."""
+
 
 def apply(
     state: SessionState, checked: CheckedBatch, bodies: Sequence[Body | None] | None = None
@@ -47,9 +50,7 @@ def apply(
     if task is not None and len(writes) == 1 and type(writes[0]) is ListAppend:
         body = checked.bodies[0]
         assert body is not None
-        appended = append_again(state, task, writes[0].address, seq, body)
-        if appended is not None:
-            return appended
+        return append_frame(frames(state, task, writes[0].address), task, seq, body)
     batch = BatchRange(seq, checked.last, task)
     journal = state.journal
     state.applying = checked.last
@@ -80,49 +81,34 @@ def apply(
     return batch
 
 
-def append_again(
-    state: SessionState, task: Seq, address: Address, seq: Seq, body: Body
-) -> BatchRange | None:
-    """Append to a list that a task's scratch holds already; ``None``: it does not, use `apply`.
+def frames(state: SessionState, task: Seq, address: Address) -> Frames:
+    """Return what `append_frame` appends to: a list in the scratch of a live task.
 
-    Streaming consists of this, and it takes half as long as the way for any batch.
+    The same until the task is settled, whatever else is written. Makes the list if need be: an
+    empty one reads like none, so that this needs no way back.
     """
     scratch = state.scratch.get(task)
     if scratch is None:
-        return None
-    items = scratch.scope.lists.get((address.namespace, address.key))
-    if type(items) is not list:
-        return None
-    return append_frame(state, task, items, scratch.batches, seq, body)
-
-
-def frames(
-    state: SessionState, task: Seq, address: Address
-) -> tuple[list[ElementRow], list[BatchRange]]:
-    """Return what `append_frame` appends to: a list in a task's scratch, and its batches.
-
-    The same ones until the task is settled, whatever else is written.
-    """
-    scratch = state.scratch[task]
-    items = scratch.scope.lists[address.namespace, address.key]
+        scratch = state.scratch[task] = Scratch()
+    name: ListName = (address.namespace, address.key)
+    items = scratch.scope.lists.get(name)
+    if items is None:
+        items = scratch.scope.lists[name] = []
     assert type(items) is list
-    return items, scratch.batches
+    return _cut_after, state, items, scratch.batches
 
 
-def append_frame(
-    state: SessionState,
-    task: Seq,
-    items: list[ElementRow],
-    batches: list[BatchRange],
-    seq: Seq,
-    body: Body,
-) -> BatchRange:
-    """Append to a list in a task's scratch; as whole or absent as with `apply`."""
+def append_frame(frames: Frames, task: Seq, seq: Seq, body: Body) -> BatchRange:
+    """Carry out a batch that is one append to a task's scratch; as whole or absent as with `apply`.
+
+    Streaming consists of this, and it takes half as long as the way for any batch.
+    """
+    _, state, items, batches = frames
     journal = state.journal
     batch = BatchRange(seq, seq, task)
     state.applying = seq
     try:
-        journal.append((_cut_both, items, len(items), batches, len(batches)))
+        journal.append(frames)
         items.append((seq, body))
         batches.append(batch)
         state.last_seq = seq
@@ -462,9 +448,13 @@ def _cut(items: list[object], length: int) -> None:
     del items[length:]
 
 
-def _cut_both(items: list[object], length: int, others: list[object], other_length: int) -> None:
-    del items[length:]
-    del others[other_length:]
+def _cut_after(state: SessionState, items: list[ElementRow], batches: list[BatchRange]) -> None:
+    """Drop what is not committed from two lists that ascend."""
+    last = state.last_seq
+    while items and items[-1][0] > last:
+        items.pop()
+    while batches and batches[-1].first > last:
+        batches.pop()
 
 
 def _drop_item(items: dict[object, object], key: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pico_memory.lists import shows_element
 from pico_memory.scans import newest_head, rewind_policy
 from pico_memory.state import SessionState
@@ -13,20 +15,17 @@ from pico_store.view import TaskFacts
 class MemoryView:
     """A `CommittedView` of a `SessionState`; like the state, it knows no lock."""
 
-    __slots__ = ("state",)
+    __slots__ = ("conversation", "state", "task")
 
     def __init__(self, state: SessionState) -> None:
         self.state = state
+        # Asked for almost every write: the look-ups themselves, without a call around each.
+        self.conversation: Callable[[Seq], Conversation | None] = state.conversations.get
+        self.task: Callable[[Seq], TaskFacts | None] = state.facts.get
 
     @property
     def last_seq(self) -> Seq:
         return self.state.last_seq
-
-    def conversation(self, id: Seq) -> Conversation | None:
-        return self.state.conversations.get(id)
-
-    def task(self, id: Seq) -> TaskFacts | None:
-        return self.state.facts.get(id)
 
     def entry_visible(self, conversation: Seq, entry: Seq) -> bool:
         return self.state.shows(conversation, entry)

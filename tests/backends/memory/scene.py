@@ -134,15 +134,15 @@ def batches() -> dict[str, Batch]:
             ValueDelete(scratch("gone")),
         ),
     )
+    other = ScratchAddress(OTHER_TASK, "s")
     return {
         "state": _state_writes(),
         "records": _record_writes(LAST),
         "deletion": MainBatch((DeleteConversation(CHILD), DeleteConversation(Seq(20)))),
         "scratch": scratch_writes,
         "one append": ScratchBatch(TASK, (ListAppend(scratch(None), "second"),)),
-        "first scratch": ScratchBatch(
-            OTHER_TASK, (ListAppend(ScratchAddress(OTHER_TASK, "s"), "first"),)
-        ),
+        "first append": ScratchBatch(OTHER_TASK, (ListAppend(other, "first"),)),
+        "first scratch": ScratchBatch(OTHER_TASK, (ListAppend(other, "first"), ValueSet(other, 1))),
     }
 
 
