@@ -275,7 +275,7 @@ class Driver:
                 problem = f"no conversation {waiter.conversation} to drive"
                 raise UnknownConversationError("PAGE-6", "", problem)
         elif waiter.by is not None:
-            problem = f"task {waiter.by} drives the whole session, and so waits for itself"
+            problem = f"task {waiter.by} would drive the whole session, of which it is a part"
             raise WaitCycleError("TASKS-4", f"{problem}; allowed: a conversation that it owns")
 
     def _give_up(self, waiter: Waiter, call: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Mapping
 from typing import ClassVar, Generic, TypeAlias, TypeVar
@@ -88,7 +89,8 @@ class EntryKind(Struct, Generic[D], frozen=True):
     """A name for entries and the type of what their ``data`` holds."""
 
     name: str
-    type: type[D] | None = None
+    # By its full name, because the field hides the short one from whoever asks for the types.
+    type: builtins.type[D] | None = None
     """``None``: any strict JSON, or nothing."""
 
     def __post_init__(self) -> None:

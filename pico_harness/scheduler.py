@@ -123,7 +123,6 @@ class Scheduler:
         self.phase: Phase = "open"
         self._can_run = can_run
         self._read_problem = problem
-        self._crashes_max = crashes_max
         # Those that may not be recovered again.
         self._crashed = {id for id in live.ids() if live[id].crashes >= crashes_max}
         self.unreadable: dict[Seq, str] = {}

@@ -119,7 +119,8 @@ def _queued() -> float:
     try:
         with open("/proc/thread-self/schedstat", "rb") as file:
             return int(file.read().split()[1]) / 1e9
-    except OSError:
+    except (OSError, IndexError):
+        # Where it is not counted, or came out empty for once.
         return 0.0
 
 
