@@ -22,7 +22,6 @@ from pico_jsonl.disk import (
     write_all,
 )
 from pico_jsonl.lines import BadLineError, header_body, parse_header, seal
-from pico_jsonl.mounts import refuse_network
 from pico_jsonl.names import folder_name
 from pico_jsonl.opening import Place
 from pico_store.errors import (
@@ -33,6 +32,7 @@ from pico_store.errors import (
     StoreUnusableError,
     UnknownSessionError,
 )
+from pico_store.file_system import UNSHARED, file_system
 
 _MARKER: Final = "store.json"
 _FORMAT: Final = "pico-jsonl-store"
@@ -58,7 +58,7 @@ def prepare_folder(path: str, *, create: bool) -> None:
         StoreFullError: There is no room for it.
     """
     try:
-        refuse_network(path)
+        _refuse_unshared(path)
         if create:
             _create_store(path)
         _check_marker(path)
@@ -70,6 +70,15 @@ def prepare_folder(path: str, *, create: bool) -> None:
         if error.errno in FULL:
             raise translate(path, "create", error) from error
         raise StoreUnusableError(f"{path}: cannot be used: {error.strerror}") from error
+
+
+def _refuse_unshared(path: str) -> None:
+    kind = file_system(path)
+    if kind in UNSHARED:
+        raise StoreUnusableError(
+            f"{path}: on a {kind} file system, where two machines could own a session at once; "
+            "put the store on a local disk"
+        )
 
 
 def _create_store(path: str) -> None:

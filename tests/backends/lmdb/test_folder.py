@@ -202,18 +202,6 @@ def test_a_folder_that_was_left_half_made_is_made_whole(path: str) -> None:
     assert len(exported(path)) == 3
 
 
-@pytest.mark.parametrize("kind", ["nfs4", "9p", "virtiofs", "cifs", "fuse.sshfs"])
-def test_a_network_file_system_is_refused(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(folder, "file_system", lambda path: kind)
-
-    with pytest.raises(StoreUnusableError, match=f"on a {kind} file system.*local disk"):
-        LmdbStore(path)
-
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("links", ["links", "no links"])
 def test_two_that_make_a_folder_at_once_make_one_format_file(
     path: str, links: str, monkeypatch: pytest.MonkeyPatch
