@@ -107,12 +107,13 @@ def has_ended(owner: OwnerRecord) -> bool:
 
 def _started(pid: int) -> int:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        # Bytes, because the name in it is any bytes: the system cuts a long one off anywhere.
+        found = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0
-    fields = text.rpartition(")")[2].split()
+    fields = found.rpartition(b")")[2].split()
     # A zombie has ended, though its pid is not free yet.
-    return -1 if fields[0] in "ZX" else int(fields[19])
+    return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 @cache

@@ -152,7 +152,11 @@ class Storage(Protocol):
 
     @property
     def commit_waits(self) -> bool:
-        """Whether a commit may wait for a disk or a network, so that loops should not run it."""
+        """Whether each main commit waits for a disk or a network, so that loops should not run it.
+
+        Where it is false, one may still wait now and then: when a log is made durable or written
+        back.
+        """
         ...
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -22,7 +23,6 @@ from pico_jsonl.disk import (
     write_all,
 )
 from pico_jsonl.lines import BadLineError, header_body, parse_header, seal
-from pico_jsonl.mounts import refuse_network
 from pico_jsonl.names import folder_name
 from pico_jsonl.opening import Place
 from pico_store.errors import (
@@ -33,6 +33,7 @@ from pico_store.errors import (
     StoreUnusableError,
     UnknownSessionError,
 )
+from pico_store.file_system import UNSHARED, file_system
 
 _MARKER: Final = "store.json"
 _FORMAT: Final = "pico-jsonl-store"
@@ -58,7 +59,7 @@ def prepare_folder(path: str, *, create: bool) -> None:
         StoreFullError: There is no room for it.
     """
     try:
-        refuse_network(path)
+        _refuse_unshared(path)
         if create:
             _create_store(path)
         _check_marker(path)
@@ -70,6 +71,15 @@ def prepare_folder(path: str, *, create: bool) -> None:
         if error.errno in FULL:
             raise translate(path, "create", error) from error
         raise StoreUnusableError(f"{path}: cannot be used: {error.strerror}") from error
+
+
+def _refuse_unshared(path: str) -> None:
+    kind = file_system(path)
+    if kind in UNSHARED:
+        raise StoreUnusableError(
+            f"{path}: on a {kind} file system, where two machines could own a session at once; "
+            "put the store on a local disk"
+        )
 
 
 def _create_store(path: str) -> None:
@@ -227,9 +237,8 @@ def make_session(
         RetryableError: It cannot be made.
     """
     place = session_place(path, session_id)
-    temporary = os.path.join(path, _NEW + secrets.token_hex(8))
     try:
-        create_folder(temporary)
+        temporary, working = _begin_folder(path)
         try:
             unborn = Place(session_id, temporary)
             control = Control(unborn.control, writable=True)
@@ -244,6 +253,8 @@ def make_session(
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+        finally:
+            os.close(working)
         if sync:
             sync_folder(path)
     except OSError as error:
@@ -252,6 +263,22 @@ def make_session(
             raise SessionExistsError("OWN-6", "sessionId", problem) from error
         raise translate(place.folder, "create", error) from error
     return place
+
+
+def _begin_folder(path: str) -> tuple[str, int]:
+    """Make a folder for a session in the making; return a lock on it that ends with the process."""
+    while True:
+        temporary = os.path.join(path, _NEW + secrets.token_hex(8))
+        create_folder(temporary)
+        try:
+            fd = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # Swept before it was locked.
+            continue
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.path.isdir(temporary):
+            return temporary, fd
+        os.close(fd)
 
 
 def write_main(
@@ -290,7 +317,26 @@ def remove_session(path: str, place: Place) -> None:
 
 
 def sweep(path: str) -> None:
-    """Remove what deletions that were interrupted left behind."""
+    """Remove what processes left behind that were killed while they made or removed a session."""
     for name in os.listdir(path):
+        place = os.path.join(path, name)
         if name.startswith(_GONE):
-            shutil.rmtree(os.path.join(path, name), ignore_errors=True)
+            shutil.rmtree(place, ignore_errors=True)
+        elif name.startswith(_NEW) and os.path.isdir(place):
+            _sweep_unborn(place)
+
+
+def _sweep_unborn(folder: str) -> None:
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # If it was finished meanwhile, it has another name.
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        # Somebody is at work in it.
+        pass
+    finally:
+        os.close(fd)

@@ -17,9 +17,11 @@ from pico_lmdb.layout import (
     BY_OWNER_CONVERSATION,
     BY_PARENT,
     CONVERSATIONS,
+    COUNTER,
     DICTIONARY,
     DOOMED,
     EPOCH,
+    FORMAT,
     HEADS,
     KEYS,
     KIND,
@@ -75,6 +77,8 @@ T = TypeVar("T")
 _PROBLEMS_MAX: Final = 1_000
 _OF_SESSIONS: Final = (SESSION, EPOCH, TAIL, KIND, LIVE, DOOMED, SCRATCH)
 """Tags of the main tree that a session's number follows."""
+_KNOWN: Final = (*_OF_SESSIONS, NAME, COUNTER, FORMAT, DICTIONARY)
+"""What keys of the main tree begin with; the names of the other trees stand there too."""
 Check = tuple[int, bytes, str, Callable[[bytes], object]]
 """A tree, what the keys begin with, what the rows are, and what decodes one."""
 
@@ -196,7 +200,7 @@ class _Auditor:
         """Say what is wrong with the order or number of a tree's rows, if anything is.
 
         A flipped bit in a page that leads to others hides them without a trace; one in a key makes
-        a row that nobody finds, or one of a session that is not there.
+        a row that nobody finds, or one of a session or a kind that is not there.
 
         Args:
             snapshot: What to read.
@@ -209,6 +213,8 @@ class _Auditor:
                 return f"key {key!r} after {previous!r}"
             if not snapshot.finds(tree, key):
                 return f"key {key!r} is not found where it is looked for"
+            if tree == MAIN and not key.startswith(_KNOWN) and key not in TREES:
+                return f"key {key!r} is of no kind that this version writes"
             session = _session_of(tree, key)
             if session is not None and session not in known:
                 return f"key {key!r} is of session {session}, which is not there"

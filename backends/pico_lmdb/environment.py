@@ -26,6 +26,7 @@ from pico_lmdb.folder import (
     check_headers,
     check_version,
     is_writable,
+    make_files,
     sync_folder,
 )
 from pico_lmdb.layout import COUNTER, DICTIONARY, FORMAT, FORMAT_VERSION, MAIN, TREES
@@ -325,6 +326,8 @@ class Environment:
     def _open(self) -> lmdb.Environment:
         size = os.stat(os.path.join(self.path, DATA_FILE)).st_size if self._exists() else 0
         writable = is_writable(self.path)
+        if writable:
+            make_files(self.path)
         map_bytes = self._map_bytes
         while map_bytes < size + size // 4:
             map_bytes *= 2

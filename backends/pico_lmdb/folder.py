@@ -122,6 +122,18 @@ def make_folder(path: str) -> None:
     os.chmod(path, 0o700)
 
 
+def make_files(path: str) -> None:
+    """Make the files of an environment that are not there; LMDB would heed the umask."""
+    for name in (DATA_FILE, _LOCK_FILE):
+        try:
+            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
+            handle = os.open(os.path.join(path, name), flags, 0o600)
+        except FileExistsError:
+            continue
+        os.fchmod(handle, 0o600)
+        os.close(handle)
+
+
 def write_format(path: str) -> None:
     """Say what the folder is, in a file that is there as a whole or not at all.
 

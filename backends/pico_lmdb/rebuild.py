@@ -63,6 +63,10 @@ def rebuild(environment: Environment, writer: Writer, *, compress: bool) -> None
 def _replace_file(environment: Environment, *, compress: bool) -> None:
     path = os.path.join(environment.path, f"{_REBUILT}{os.getpid()}")
     try:
+        # Nobody else is there: what a vacuum that was killed has left is nobody's.
+        for name in os.listdir(environment.path):
+            if name.startswith(_REBUILT):
+                os.unlink(os.path.join(environment.path, name))
         _copy_rows(environment, path, compress=compress)
         os.rename(path, os.path.join(environment.path, DATA_FILE))
     except BaseException as error:

@@ -33,6 +33,11 @@ from pico_store.errors import (
     StoreFullError,
 )
 
+LOOK_EVERY: Final = 1_024
+"""How many commits may pass before the places of readers that were killed are cleared.
+
+Until then no page that became free since such a reader began is used again.
+"""
 _SHARED_MAX: Final = 128
 _IO_ERROR: Final = 5
 
@@ -67,6 +72,7 @@ class Writer:
         self._queue = threading.Lock()
         self._waiting: deque[_Request] = deque()
         self._leading = False
+        self._begun = 0
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one sync."""
 
@@ -123,6 +129,7 @@ class Writer:
                 environment.take_turn_at_once()
             except BlockingIOError:
                 environment.take_turn(self.busy_ms)
+            self._count()
             transaction = environment.begin_once()
             try:
                 if transaction.get(memo.epoch_key) != epoch:
@@ -163,6 +170,7 @@ class Writer:
                 environment.take_turn_at_once()
             except BlockingIOError:
                 environment.take_turn(self.busy_ms)
+            self._count()
             transaction = environment.begin_once()
             try:
                 changes.apply(transaction, environment.trees)
@@ -188,6 +196,12 @@ class Writer:
             problem = f"another thread has been writing for {self.busy_ms} ms; try again"
             raise StoreBusyError(f"{self._environment.path}: {problem}")
 
+    def _count(self) -> None:
+        """Count a transaction that is about to begin, in this process's turn."""
+        self._begun += 1
+        if not self._begun % LOOK_EVERY:
+            self._environment.engine.reader_check()
+
     def _transact(self, act: str, change: Change) -> None:
         """Commit a change; the lock is held."""
         environment = self._environment
@@ -201,6 +215,7 @@ class Writer:
         environment = self._environment
         while True:
             try:
+                self._count()
                 transaction = environment.begin_write()
             except lmdb.Error as error:
                 raise translate(environment.path, act, error) from error

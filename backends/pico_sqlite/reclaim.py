@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 from typing import Final
 
 import apsw
@@ -118,8 +120,13 @@ def backup_file(source: str, path: str, busy_ms: int) -> None:
         StoreUnusableError: No store may have that name.
     """
     check_file_name(path)
+    # Under another name until it is whole: half a copy that a killed process left would be taken
+    # for a store without sessions.
+    unfinished = f"{path}.new-{secrets.token_hex(8)}"
     try:
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        handle = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         os.fchmod(handle, 0o600)
         os.close(handle)
     except OSError as error:
@@ -128,10 +135,31 @@ def backup_file(source: str, path: str, busy_ms: int) -> None:
         ) from error
     try:
         with translated(path, "backup"):
-            _copy(source, path, busy_ms)
+            _copy(source, unfinished, busy_ms)
+        _give_name(unfinished, path)
     except BaseException:
-        os.unlink(path)
+        for end in ("", "-journal", "-shm", "-wal"):
+            if os.path.exists(unfinished + end):
+                os.unlink(unfinished + end)
         raise
+
+
+def _give_name(unfinished: str, path: str) -> None:
+    """Give a whole copy its name, unless somebody else has taken that meanwhile."""
+    try:
+        os.link(unfinished, path)
+    except FileExistsError as error:
+        raise StoreIOError(f"{path}: exists meanwhile; name a new file") from error
+    except OSError:
+        # A file system without links.
+        os.rename(unfinished, path)
+    else:
+        os.unlink(unfinished)
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _copy(source: str, path: str, busy_ms: int) -> None:
@@ -156,11 +184,6 @@ def _copy(source: str, path: str, busy_ms: int) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _size(path: str) -> int:

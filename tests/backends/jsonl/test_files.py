@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pico_jsonl import JsonlStore, backend
-from pico_jsonl.mounts import file_system, refuse_network
 from pico_jsonl.names import folder_name
 from pico_store.address import Seq
 from pico_store.backends import open_store
@@ -257,43 +256,7 @@ def test_many_make_one_store_at_once(path: Path) -> None:
     assert JsonlStore(str(path)).sessions() == []
 
 
-# --- Network file systems, URLs ---
-
-MOUNTS = """\
-22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/root rw
-30 22 0:26 / /mnt rw - tmpfs tmpfs rw
-31 30 0:27 / /mnt/far\\040away rw,relatime shared:2 - nfs4 server:/export rw
-32 22 0:28 / /home rw - cifs //server/home rw
-33 32 254:2 / /home rw - xfs /dev/vdb rw
-34 22 0:29 / /ssh rw - fuse.sshfs host: rw
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/", "ext4"),
-        ("/mn", "ext4"),
-        ("/mnt", "tmpfs"),
-        ("/mnt/far away/store", "nfs4"),
-        ("/mnt/far away too", "tmpfs"),
-        ("/home/me", "xfs"),
-        ("/ssh/x", "fuse.sshfs"),
-    ],
-)
-def test_the_file_system_of_a_path_is_found(path: str, kind: str) -> None:
-    assert file_system(path, MOUNTS) == kind
-
-
-def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pico_jsonl.mounts.file_system", lambda path, mounts: "nfs4")
-
-    with pytest.raises(StoreUnusableError, match="local disk"):
-        JsonlStore(str(path))
-
-    assert not path.exists()
-    monkeypatch.undo()
-    refuse_network(str(path))
+# --- URLs ---
 
 
 def test_urls_and_options(path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -314,6 +316,39 @@ def test_a_deleted_session_leaves_nothing_behind(
     store.delete("a")
 
     assert os.listdir(path) == ["store.json"]
+
+
+_MAKING = """
+import sys
+from pico_store.backends import open_store
+store = open_store(sys.argv[1])
+storage = store.open("a", read_only=True)
+def items():
+    for item in storage.export():
+        yield item
+    print("making", flush=True)
+    sys.stdin.read()
+store.load("b", items())
+"""
+
+
+def test_vacuum_removes_what_a_killed_load_left_and_no_other(
+    path: Path, store: JsonlStore, full: JsonlStorage
+) -> None:
+    """A load of gigabytes that was killed must not take their room for ever."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", _MAKING, f"jsonl:{path}"]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"making\n"
+
+        store.vacuum()
+        assert sum(name.startswith(".new-") for name in os.listdir(path)) == 1, "at work"
+
+        process.kill()
+    store.vacuum()
+
+    assert sorted(os.listdir(path)) == ["a", "store.json"]
 
 
 def test_a_power_cut_may_leave_the_control_file_of_before(

@@ -105,6 +105,28 @@ def test_verify_misses_a_row_of_an_index(made: str, name: str) -> None:
     assert any(f"missing in {name}" in problem.what for problem in problems)
 
 
+@pytest.mark.parametrize("key", [b"Y\0\0\0\1", b"\xf0newer", b"!later"])
+def test_verify_names_a_row_of_an_unknown_kind(made: str, key: bytes) -> None:
+    """A flipped bit in a tag hides a row, and not everything would miss it."""
+    with lmdb.open(made, max_dbs=16) as engine, engine.begin(write=True) as transaction:
+        transaction.put(key, b"row")
+
+    with closing(LmdbStore(made)) as store:
+        (problem,) = store.verify().problems
+
+    assert repr(key) in problem.what
+
+
+def test_verify_names_a_tree_that_this_version_has_not(made: str) -> None:
+    with lmdb.open(made, max_dbs=16) as engine:
+        engine.open_db(b"later")
+
+    with closing(LmdbStore(made)) as store:
+        (problem,) = store.verify().problems
+
+    assert "'later'" in problem.what
+
+
 def test_verify_says_nothing_of_a_whole_store_and_changes_nothing(made: str) -> None:
     before = Path(made, "data.mdb").read_bytes()
     with closing(LmdbStore(made)) as store:

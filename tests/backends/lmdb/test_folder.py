@@ -37,7 +37,7 @@ def _contents(path: str) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in Path(path).rglob("*") if file.is_file()}
 
 
-@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o777])
 def test_everything_is_private_from_its_first_byte(path: str, mask: int) -> None:
     made: list[tuple[str, int]] = []
     before = os.umask(mask)
@@ -45,16 +45,18 @@ def test_everything_is_private_from_its_first_byte(path: str, mask: int) -> None
         with closing(LmdbStore(path)) as store:
             store.create("a").commit(ROOT_BATCH)
             store.backup(f"{path}-copy")
-            store.vacuum()
-            for place in (path, f"{path}-copy"):
-                for file in [Path(place), *Path(place).iterdir()]:
-                    made.append((file.name, stat.S_IMODE(file.stat().st_mode)))
+            # Vacuum makes the data file anew.
+            for act in (lambda: None, store.vacuum):
+                act()
+                for place in (path, f"{path}-copy"):
+                    for file in [Path(place), *Path(place).iterdir()]:
+                        made.append((file.name, stat.S_IMODE(file.stat().st_mode)))
     finally:
         os.umask(before)
 
     folders = {"a": 0o700, "a-copy": 0o700}
     files = dict.fromkeys(("format", "data.mdb", "lock.mdb"), 384)
-    assert dict(made) == folders | files
+    assert set(made) == set((folders | files).items())
 
 
 # --- What is refused ---
@@ -200,18 +202,6 @@ def test_a_folder_that_was_left_half_made_is_made_whole(path: str) -> None:
         store.create("a").commit(ROOT_BATCH)
 
     assert len(exported(path)) == 3
-
-
-@pytest.mark.parametrize("kind", ["nfs4", "9p", "virtiofs", "cifs", "fuse.sshfs"])
-def test_a_network_file_system_is_refused(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(folder, "file_system", lambda path: kind)
-
-    with pytest.raises(StoreUnusableError, match=f"on a {kind} file system.*local disk"):
-        LmdbStore(path)
-
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("links", ["links", "no links"])

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from pico_lmdb import LmdbStore, environment
+from pico_lmdb import LmdbStore, environment, writer
 from pico_lmdb.storage import LmdbStorage
 from pico_store.address import Seq
 from pico_store.batch import MainBatch
@@ -24,6 +24,7 @@ from pico_store.errors import (
 )
 from pico_store.query import EntryQuery, ListQuery, ValueQuery
 from pico_store.records import Entry
+from pico_store.storage import Durability
 from tests.backends.lmdb.processes import worker
 from tests.backends.lmdb.scene import ROOT, ROOT_BATCH, entry, fill, noting, rewindable, setting
 
@@ -232,6 +233,26 @@ def test_the_places_of_killed_readers_are_cleared_when_there_is_none_left(
         assert storage.scan_entries(EntryQuery(conversation_id=ROOT)).items == []
 
         store._environment.end_read(other)
+
+
+@pytest.mark.parametrize("durability", ["process", "ordered", "power"])
+def test_a_writer_clears_the_places_of_killed_readers(
+    path: str, durability: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session may be written for weeks without anybody else opening the store."""
+    monkeypatch.setattr(writer, "LOOK_EVERY", 50)
+    with closing(LmdbStore(path, durability=durability)) as store:
+        storage = store.create("a")
+        storage.commit(ROOT_BATCH)
+        with worker(path) as reader:
+            reader.ask("hold 3")
+            reader.kill()
+
+        for _ in range(300):
+            storage.commit(setting("x" * 20_000, "key"))
+
+        assert _open_reads(store) == 0
+    assert os.stat(f"{path}/data.mdb").st_size < 4 * MIB, "what 300 commits freed was not used"
 
 
 def test_free_pages_are_used_again(path: str, store: LmdbStore, storage: LmdbStorage) -> None:

@@ -155,6 +155,16 @@ def test_vacuum_gives_the_room_back_and_goes_on(path: str, store: LmdbStore) -> 
     assert sorted(os.listdir(path)) == ["data.mdb", "format", "lock.mdb"]
 
 
+def test_vacuum_removes_what_a_killed_vacuum_left(path: str) -> None:
+    with closing(LmdbStore(path)) as store:
+        store.create("a").commit(ROOT_BATCH)
+        Path(path, "vacuum-1").write_bytes(bytes(1_000_000))
+
+        store.vacuum()
+
+        assert sorted(os.listdir(path)) == ["data.mdb", "format", "lock.mdb"]
+
+
 def test_vacuum_beside_another_process_drops_rows_and_leaves_the_file(path: str) -> None:
     with closing(LmdbStore(path)) as store, worker(path) as other:
         storage = store.create("a")

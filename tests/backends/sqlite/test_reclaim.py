@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -235,6 +237,38 @@ def test_a_backup_leaves_nothing_where_it_fails(
     assert sorted(os.listdir(tmp_path)) == before
     store.backup(target)
     assert exported(target) == list(storage.export())
+
+
+_BACKING_UP = """
+import sys
+import apsw
+from pico_store.backends import open_store
+def stay(cursor, sql, bindings):
+    if "owner = NULL" in sql:
+        print("copied", flush=True)
+        sys.stdin.read()
+    return True
+def watch(db):
+    db.exec_trace = stay
+apsw.connection_hooks.append(watch)
+open_store(sys.argv[1]).backup(sys.argv[2])
+"""
+
+
+def test_half_a_backup_is_not_taken_for_a_store(
+    path: str, storage: SqliteStorage, tmp_path: Path
+) -> None:
+    """SQLite makes an empty file of it, which would be a store without sessions."""
+    storage.commit(noting(storage))
+    target = str(tmp_path / "backup.db")
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", _BACKING_UP, f"sqlite:{path}", target]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"copied\n"
+        process.kill()
+
+    assert not os.path.exists(target)
 
 
 def test_a_backup_overwrites_nothing(path: str, store: SqliteStore, tmp_path: Path) -> None:
