@@ -19,6 +19,7 @@ from pico_harness.inspection import Counts
 from pico_harness.kinds import EntryKind
 from pico_harness.lifecycle import Lifecycle
 from pico_harness.opening import DEFAULTS, Options, check_opening, make_driver
+from pico_harness.owned import own_task
 from pico_harness.reads import SessionReads
 from pico_harness.registry import Registry, check_entry_kind
 from pico_harness.state import ListOf, Value
@@ -226,7 +227,7 @@ class Harness(SessionReads):
                 name = "orphaned"
             elif scheduler.parked(live):
                 name = "parked"
-            lists[name].append(live.task)
+            lists[name].append(own_task(live.task))
         storage = self._driver.storage
         unknown = [kind for kind in storage.entry_kinds() if kind not in self.entry_kinds]
         return Inspection(

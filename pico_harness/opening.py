@@ -25,6 +25,7 @@ from pico_harness.faults import FaultReport
 from pico_harness.inbox import Intake
 from pico_harness.inspection import CRASHES_MAX, read_live
 from pico_harness.links import read_links
+from pico_harness.owned import own_task
 from pico_harness.registry import Registry
 from pico_harness.runtime import TaskRuntime
 from pico_harness.scheduler import Scheduler
@@ -128,7 +129,7 @@ def make_driver(
 
     def run(invocation: Invocation, task: Task) -> Coroutine[object, object, None]:
         runtime = TaskRuntime(driver, conversations, invocation)
-        return kinds[task.kind].invoke(invocation.method, task, runtime)
+        return kinds[task.kind].invoke(invocation.method, own_task(task), runtime)
 
     thread = CommitThread(f"pico-{storage.session_id:.20}")
     driver = Driver(

@@ -1,8 +1,12 @@
-"""Copies of what a builder is given, so that nobody can change it on its way to the store."""
+"""Copies of what goes in and out, so that nobody can change what is stored or kept."""
 
 from __future__ import annotations
 
 from typing import TypeVar
+
+import msgspec
+
+from pico_store.records import Task
 
 R = TypeVar("R")
 
@@ -29,3 +33,8 @@ def _copied(value: R) -> R:
     if type(value) is list:
         return [item if type(item) in _FIXED else _copied(item) for item in value]  # type: ignore[return-value,attr-defined]
     return value
+
+
+def own_task(task: Task) -> Task:
+    """Copy a task that is kept in memory for somebody who may change what is in its state."""
+    return msgspec.structs.replace(task, state=own(task.state))
