@@ -1,5 +1,7 @@
 """Durable tasks over a pico storage: kinds, transactions, one commit line, a driver."""
 
+from pico_harness.away import Away as Away
+from pico_harness.away import CommitThread as CommitThread
 from pico_harness.call import AbandonedError as AbandonedError
 from pico_harness.call import Call as Call
 from pico_harness.call import Cancellation as Cancellation

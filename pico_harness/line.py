@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from pico_harness.call import HOST, Call
 from pico_harness.errors import CallCancelledError, NestedOperationError, WrongLoopError
@@ -23,9 +23,11 @@ Carrier: TypeAlias = Callable[[Batch], "asyncio.Future[BatchRange]"]
 """Commits a batch somewhere else and returns at once; what it returns is never cancelled."""
 
 
-OPERATIONS_A_TURN = 32
-"""With every so many operations the event loop gets a turn: within a few milliseconds where a
-commit is a system call, and too rarely for a turn to show in what a commit costs."""
+OPERATIONS_A_TURN: Final = 32
+"""With every so many operations the event loop gets a turn; too rarely for a turn to show in what a
+short commit costs."""
+SECONDS_A_TURN: Final = 0.001
+"""And with every operation after which the ones since the last turn have taken longer."""
 
 
 class Operation(Protocol[T_co]):
@@ -66,8 +68,9 @@ class Line:
     Where commits are short (no ``carrier``), an operation runs inside the call that asks for it,
     without a queue: nothing can come between, because nothing in it awaits. Where a commit waits
     for a disk, operations queue; builders still run on the event loop's thread, and the commit
-    alone is carried elsewhere. Either way every so many operations give the event loop a turn when
-    they are through, or a caller that does nothing but commit could keep all else from running.
+    alone is carried elsewhere. Either way the event loop gets a turn after so many operations, or
+    so much time that they took, or a caller that does nothing but commit could keep all else from
+    running.
 
     Guarantees:
         Operations are admitted in the order in which they were asked for. Cancellation is looked at
@@ -99,6 +102,8 @@ class Line:
         self._busy = False
         self._inside = False
         self._left_in_turn = OPERATIONS_A_TURN
+        self._now = self._loop.time
+        self._held = 0.0
 
     @property
     def idle(self) -> bool:
@@ -137,8 +142,14 @@ class Line:
     async def _run_here(self, operation: Operation[T], call: Call) -> T:
         if call.cancellation.reason is not None:
             _check_call(call)
+        began = self._now()
         result = self.run_now(operation)
         operation.left()
+        self._held += self._now() - began
+        if self._held > SECONDS_A_TURN:
+            self._held = 0.0
+            self._left_in_turn = OPERATIONS_A_TURN
+            await asyncio.sleep(0)
         return result
 
     async def _with_turn(self, running: Awaitable[T]) -> T:

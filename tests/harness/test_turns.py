@@ -6,9 +6,17 @@ import asyncio
 
 import pytest
 
-from pico_harness import EntryKind, TaskRuntime, Tx, session_value
+from pico_harness import (
+    CommitThread,
+    EntryKind,
+    Harness,
+    Options,
+    TaskRuntime,
+    Tx,
+    session_value,
+)
 from pico_harness.errors import SessionFaultedError, StaleInvocationError
-from pico_harness.line import OPERATIONS_A_TURN
+from pico_harness.line import OPERATIONS_A_TURN, SECONDS_A_TURN
 from tests.harness.scripted import Done, Planned, Running, Script, Task, hang, run_through
 from tests.harness.worlds import World, on_loop, outcome
 
@@ -33,6 +41,21 @@ async def test_a_host_that_commits_in_a_loop_gives_turns(world: World) -> None:
     counting.cancel()
 
     assert turns[0] >= MANY // OPERATIONS_A_TURN
+
+
+@on_loop
+async def test_commits_that_take_long_give_turns_sooner(memory: World) -> None:
+    harness = await memory.open()
+    clock = iter(range(10**9))
+    # Every second look at it shows the end of an operation.
+    harness._driver.line._now = lambda: next(clock) * SECONDS_A_TURN * 0.6
+    turns = [0]
+    counting = asyncio.ensure_future(_count_turns(turns))
+    for number in range(40):
+        await harness.value(COUNT).set(number)
+    counting.cancel()
+
+    assert turns[0] == 20
 
 
 @on_loop
@@ -153,3 +176,19 @@ async def test_a_turn_is_no_way_around_the_end_of_an_invocation(memory: World) -
     assert await root.drive() == "idle"
     assert await harness.value(COUNT).get() is None
     assert len(kept) == 1
+
+
+@on_loop
+async def test_commits_can_be_handed_to_a_thread_where_they_do_not_wait(memory: World) -> None:
+    """The way out where even the rare wait of an inline commit is too long for a loop."""
+    thread = CommitThread("commits")
+    harness = await Harness.open(memory.store.create("t"), options=Options(away=thread))
+    turns = [0]
+    counting = asyncio.ensure_future(_count_turns(turns))
+    for number in range(20):
+        await harness.value(COUNT).set(number)
+    counting.cancel()
+
+    assert turns[0] >= 20
+    await harness.close()
+    thread.end()
