@@ -72,6 +72,10 @@ class Cursor(Protocol):
 class Transaction(Protocol):
     """A transaction."""
 
+    def id(self) -> int:
+        """Return its number; raises `lmdb.Error` once it has ended."""
+        ...
+
     def get(self, key: bytes, default: None = ..., db: Tree = ..., /) -> bytes | None:
         """Return what a key holds."""
         ...

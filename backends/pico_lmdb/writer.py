@@ -7,10 +7,9 @@ the others sleep until it has committed for them.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Literal, TypeAlias
 from zlib import crc32
 
 import lmdb
@@ -32,34 +31,42 @@ from pico_store.errors import (
     StoreBusyError,
     StoreFullError,
 )
+from pico_store.sharing import Request, SharedCommits
 
 LOOK_EVERY: Final = 1_024
 """How many commits may pass before the places of readers that were killed are cleared.
 
 Until then no page that became free since such a reader began is used again.
 """
-_SHARED_MAX: Final = 128
 _IO_ERROR: Final = 5
 
 Change: TypeAlias = Callable[[Transaction], None]
 """What a transaction does; it is run again if the map has to grow in between."""
 
 
-class _Request:
-    """One commit that waits to be written, and what became of it.
+class _Request(Request):
+    """A commit as what it changes."""
 
-    ``done`` is a lock that is held until the request is written or its thread is to lead.
-    """
-
-    __slots__ = ("changes", "done", "error", "is_main", "promoted")
+    __slots__ = ("changes", "is_main", "stage")
 
     def __init__(self, changes: Changes, is_main: bool) -> None:  # noqa: FBT001
+        super().__init__()
         self.changes = changes
-        self.promoted = False
         self.is_main = is_main
-        self.error: BaseException | None = None
-        self.done = threading.Lock()
-        self.done.acquire()
+        self.stage: Literal["", "committed", "durable"] = ""
+        """How far the shared transaction is, in the first of its commits."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def _is_open(transaction: Transaction) -> bool:
+    try:
+        transaction.id()
+    except lmdb.Error:
+        return False
+    return True
 
 
 class Writer:
@@ -69,9 +76,7 @@ class Writer:
         self._environment = environment
         self.busy_ms = busy_ms
         """How long a commit waits for other threads."""
-        self._queue = threading.Lock()
-        self._waiting: deque[_Request] = deque()
-        self._leading = False
+        self.shared = SharedCommits[_Request](self._exclusive, self._write_group, self._interrupted)
         self._begun = 0
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one sync."""
@@ -202,16 +207,22 @@ class Writer:
         if not self._begun % LOOK_EVERY:
             self._environment.engine.reader_check()
 
-    def _transact(self, act: str, change: Change) -> None:
-        """Commit a change; the lock is held."""
+    def _transact(self, act: str, change: Change, ended: Callable[[], None] = _nothing) -> None:
+        """Commit a change; the lock is held.
+
+        Args:
+            act: What it is, for messages.
+            change: Run again if the map has to grow in between.
+            ended: Called once it is committed, even if an interruption follows.
+        """
         environment = self._environment
         environment.take_turn(self.busy_ms)
         try:
-            self._transact_in_turn(act, change)
+            self._transact_in_turn(act, change, ended)
         finally:
             environment.give_turn_back()
 
-    def _transact_in_turn(self, act: str, change: Change) -> None:
+    def _transact_in_turn(self, act: str, change: Change, ended: Callable[[], None]) -> None:
         environment = self._environment
         while True:
             try:
@@ -238,6 +249,13 @@ class Writer:
                 continue
             except lmdb.Error as error:
                 raise self.failed(error) from error
+            except BaseException:
+                # The call was interrupted before it began, or when it was through.
+                if not _is_open(transaction):
+                    ended()
+                transaction.abort()
+                raise
+            ended()
             return
 
     def failed(self, error: lmdb.Error) -> PicoError:
@@ -280,56 +298,19 @@ class Writer:
 
     def write_together(self, changes: Changes, *, is_main: bool) -> None:
         """Make a batch durable together with those of other threads, in the same way."""
-        request = _Request(changes, is_main)
-        with self._queue:
-            self._waiting.append(request)
-            leads = not self._leading
-            self._leading = True
-        if not leads:
-            request.done.acquire()
-            leads = request.promoted
-        if leads:
-            self._lead()
-        if request.error is not None:
-            raise request.error
+        self.shared.commit(_Request(changes, is_main))
 
-    def _lead(self) -> None:
-        """Write for all that wait, then hand the lead to the first that came meanwhile."""
-        group: list[_Request] = []
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        self._wait()
         try:
-            self._wait()
-            try:
-                group = self._take()
-                self._write_group(group)
-            finally:
-                self._environment.lock.release()
-        except BaseException as error:
-            # Without a group the lock was not to be had, and all have waited for it.
-            group = group or self._take()
-            for request in group:
-                request.error = request.error or error
-            if not isinstance(error, PicoError):
-                raise
+            yield
         finally:
-            with self._queue:
-                successor = self._waiting[0] if self._waiting else None
-                self._leading = successor is not None
-            for request in group:
-                request.done.release()
-            if successor is not None:
-                successor.promoted = True
-                successor.done.release()
+            self._environment.lock.release()
 
-    def _take(self) -> list[_Request]:
-        """Return requests that wait, the oldest first."""
-        group: list[_Request] = []
-        with self._queue:
-            while self._waiting and len(group) < _SHARED_MAX:
-                group.append(self._waiting.popleft())
-        return group
-
-    def _write_group(self, group: list[_Request]) -> None:
+    def _write_group(self, group: tuple[_Request, ...]) -> None:
         trees = self._environment.trees
+        first = group[0]
 
         def apply_all(transaction: Transaction) -> None:
             for request in group:
@@ -340,7 +321,28 @@ class Writer:
                     # Found out before anything of the request was put.
                     request.error = error
 
-        self._transact("commit", apply_all)
+        def ended() -> None:
+            first.stage = "committed"
+
+        self._transact("commit", apply_all, ended)
         if any(request.is_main and request.error is None for request in group):
             self._sync()
+        first.stage = "durable"
         self.groups += 1
+
+    def _interrupted(self, error: BaseException, group: tuple[_Request, ...]) -> PicoError | None:
+        """Say what became of the commits whose leader was interrupted; ``None``: they are durable.
+
+        An interruption comes between two calls of the engine: what was committed needs another
+        sync at most, and a transaction that did not come to its end was undone.
+        """
+        stage = group[0].stage if group else ""
+        if not stage:
+            who = f"{self._environment.path}: the thread that wrote for several was interrupted"
+            return StoreBusyError(f"{who} ({error!r}) before anything was durable; try again")
+        if stage == "committed":
+            try:
+                self._sync()
+            except CommitUncertainError as uncertain:
+                return uncertain
+        return None

@@ -11,11 +11,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import islice
 from typing import Final, Protocol
 
 import apsw
@@ -37,6 +35,7 @@ from pico_store.errors import (
     StoreBusyError,
     StoreIOError,
 )
+from pico_store.sharing import Request, SharedCommits
 from pico_store.storage import Durability
 
 # WAL is what keeps every commit when only the process dies; these decide about the power.
@@ -45,36 +44,8 @@ _SYNCHRONOUS: Final[dict[Durability, tuple[str, str]]] = {
     "ordered": ("NORMAL", "NORMAL"),
     "process": ("OFF", "OFF"),
 }
-_SHARED_MAX: Final = 128
 _LOG_BYTES_MAX: Final = 2 * WAL_BYTES_MAX
 _LOG_WAIT_MS: Final = 100
-
-
-class _Signal:
-    """What one thread sleeps on until another sets it, as often as it likes.
-
-    Not an `Event`: one whose setting is interrupted keeps its lock, and who sets it again to mend
-    that, waits for ever.
-    """
-
-    __slots__ = ("_lock", "_set")
-
-    def __init__(self) -> None:
-        self._set = False
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def set(self) -> None:
-        """Wake the thread that waits, now or later."""
-        self._set = True
-        with suppress(RuntimeError):
-            # It is free already where it was set before.
-            self._lock.release()
-
-    def wait(self) -> None:
-        """Sleep until it is set."""
-        while not self._set:
-            self._lock.acquire()
 
 
 class _User(Protocol):
@@ -85,20 +56,15 @@ class _User(Protocol):
         ...
 
 
-class _Request:
-    """One commit that waits to be written, and what became of it."""
+class _Request(Request):
+    """A commit as what puts its rows into the shared transaction."""
 
-    __slots__ = ("apply", "done", "error", "group", "is_main", "taken")
+    __slots__ = ("apply", "is_main")
 
     def __init__(self, apply: Callable[[], None], is_main: bool) -> None:  # noqa: FBT001
+        super().__init__()
         self.apply = apply
         self.is_main = is_main
-        self.error: BaseException | None = None
-        self.done = _Signal()
-        """Set when it is written, or when its thread is to lead."""
-        self.taken = False
-        self.group: tuple[_Request, ...] = ()
-        """Those that its thread writes for, itself included, once it leads."""
 
 
 class Writer:
@@ -116,11 +82,13 @@ class Writer:
         self.shares = durability == "power"
         self._main_level, self._scratch_level = _SYNCHRONOUS[durability]
         self.lock = threading.Lock()
-        self._queue = threading.Lock()
-        self._waiting: deque[_Request] = deque()
-        self._leader: _Request | None = None
+        self.shared = SharedCommits[_Request](
+            lambda: self.lock, self._write_group, self._interrupted
+        )
+        self._group: tuple[_Request, ...] = ()
+        """Whose shared transaction was begun last."""
         self._stage = ""
-        """How far the shared transaction is: "", "commit", "commit failed" or "undone"."""
+        """How far that is: "", "commit", "commit failed" or "undone"."""
         self.closed = False
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one fsync."""
@@ -168,7 +136,8 @@ class Writer:
             CommitUncertainError: It may or may not be durable.
         """
         if self.shares:
-            self._write_together(partial(rows.write, checked), is_main=checked.task is None)
+            apply = partial(rows.write, checked)
+            self.shared.commit(_Request(apply, is_main=checked.task is None))
             return
         with self.lock:
             if self.closed:
@@ -295,84 +264,24 @@ class Writer:
 
     # --- Sharing ---
 
-    def _write_together(self, apply: Callable[[], None], *, is_main: bool) -> None:
-        request = _Request(apply, is_main)
-        try:
-            with self._queue:
-                self._waiting.append(request)
-                if self._leader is None:
-                    self._leader = request
-            if self._leader is not request:
-                request.done.wait()
-            if self._leader is request:
-                self._lead(request)
-        except BaseException:
-            self._leave(request)
-            raise
-        if request.error is not None:
-            raise request.error
-
-    def _lead(self, leader: _Request) -> None:
-        """Write for all that wait, then hand the lead to the first that came meanwhile."""
-        try:
-            with self.lock:
-                self._stage = ""
-                with self._queue:
-                    leader.group = tuple(islice(self._waiting, _SHARED_MAX))
-                    for request in leader.group:
-                        request.taken = True
-                        self._waiting.popleft()
-                self.check_open()
-                self._write_group(leader.group)
-        except BaseException as error:
-            told = error if isinstance(error, PicoError) else self._interrupted(error)
-            for request in leader.group:
-                request.error = request.error or told
-            if told is not error:
-                raise
-        self._finish(leader)
-
-    def _interrupted(self, error: BaseException) -> PicoError | None:
+    def _interrupted(self, error: BaseException, group: tuple[_Request, ...]) -> PicoError | None:
         """Say what became of the commits whose leader was interrupted; ``None``: they are durable.
 
         An interruption comes between two calls of the engine. Had its COMMIT failed, that error
         would be here instead, and a transaction that did not come to it was undone.
         """
         who = f"{self.path}: the thread that wrote for several was interrupted ({error!r})"
-        if self.db.in_transaction or self._stage == "commit failed":
+        stage = self._stage if group is self._group else ""
+        if self.db.in_transaction or stage == "commit failed":
             return CommitUncertainError(f"{who}; reopen the session and compare last_seq")
-        if self._stage == "commit":
+        if stage == "commit":
             return None
         return StoreBusyError(f"{who} before anything was durable; try again")
 
-    def _finish(self, leader: _Request) -> None:
-        """Let those go on that were written for, then whoever is next."""
-        for request in leader.group:
-            request.done.set()
-        with self._queue:
-            # Where taking them was interrupted, some of them still stand in the queue.
-            while self._waiting and self._waiting[0] in leader.group:
-                self._waiting.popleft()
-            self._leader = self._waiting[0] if self._waiting else None
-            if self._leader is not None:
-                self._leader.done.set()
-
-    def _leave(self, request: _Request) -> None:
-        """Withdraw a commit whose thread was interrupted, or wait until others have written it."""
-        with self._queue:
-            if request in self._waiting and not request.taken:
-                self._waiting.remove(request)
-        if self._leader is request:
-            self._finish(request)
-            return
-        with self._queue:
-            # Where handing over was interrupted, the next one may not have been woken.
-            if self._leader is not None:
-                self._leader.done.set()
-        if request.taken:
-            request.done.wait()
-
     def _write_group(self, group: tuple[_Request, ...]) -> None:
+        self._stage = ""
+        self._group = group
+        self.check_open()
         try:
             is_main = any(request.is_main for request in group)
             self._set_level(self._main_level if is_main else self._scratch_level)

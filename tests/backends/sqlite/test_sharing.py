@@ -77,7 +77,7 @@ def commit_together(
     """
     outcomes: list[BatchRange | BaseException] = [BatchRange(Seq(1), Seq(1))] * len(acts)
     came, ended = Semaphore(0), Semaphore(0)
-    store._writer._waiting = _Queue(came, change)  # type: ignore[assignment]
+    store._writer.shared._waiting = _Queue(came, change)  # type: ignore[assignment]
 
     def run(index: int, act: Callable[[], BatchRange]) -> None:
         try:
