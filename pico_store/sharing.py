@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final, Generic, TypeVar
 
 from pico_store.errors import PicoError
@@ -53,7 +53,7 @@ class Signal:
 class Request:
     """One commit that waits to be written, and what became of it; subclasses say what to write."""
 
-    __slots__ = ("done", "error", "group", "taken")
+    __slots__ = ("done", "error", "group", "leaves", "next", "taken")
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -63,6 +63,10 @@ class Request:
         self.taken = False
         self.group: tuple[Request, ...] = ()
         """Those that its thread writes for, itself included, once it leads."""
+        self.next: Request | None = None
+        """Whom its thread wakes, once it is awake itself."""
+        self.leaves = False
+        """Whether its thread was interrupted, and nobody may rely on it."""
 
 
 class SharedCommits(Generic[R]):
@@ -108,6 +112,19 @@ class SharedCommits(Generic[R]):
                 that case others may have written it: see what the file holds.
         """
         try:
+            self._commit(request)
+        finally:
+            # An interruption that comes in between must not break the chain.
+            try:
+                _wake_next(request)
+            except BaseException:
+                _wake_next(request)
+                raise
+        if request.error is not None:
+            raise request.error
+
+    def _commit(self, request: R) -> None:
+        try:
             with self._queue:
                 self._waiting.append(request)
                 if self._leader is None:
@@ -117,10 +134,9 @@ class SharedCommits(Generic[R]):
             if self._leader is request:
                 self._lead(request)
         except BaseException:
+            request.leaves = True
             self._leave(request)
             raise
-        if request.error is not None:
-            raise request.error
 
     def _lead(self, leader: R) -> None:
         """Write for all that wait, then hand the lead to the first that came meanwhile."""
@@ -152,8 +168,13 @@ class SharedCommits(Generic[R]):
 
     def _finish(self, leader: R) -> None:
         """Let those go on that were written for, then whoever is next."""
-        for request in leader.group:
-            request.done.set()
+        # Each wakes the next one. Woken all at once, they would only wait for one another again:
+        # one thread at a time runs Python.
+        group = leader.group
+        for one, other in pairwise(group):
+            one.next = other
+        if group:
+            group[0].done.set()
         with self._queue:
             # Where taking them was interrupted, some of them still stand in the queue.
             while self._waiting and self._waiting[0] in leader.group:
@@ -180,3 +201,11 @@ class SharedCommits(Generic[R]):
 
 def _group(leader: R) -> tuple[R, ...]:
     return leader.group  # type: ignore[return-value]
+
+
+def _wake_next(request: Request) -> None:
+    """Wake the next of a group, and who comes after those that were interrupted."""
+    following = request.next
+    while following is not None:
+        following.done.set()
+        following = following.next if following.leaves else None

@@ -16,6 +16,7 @@ import pytest
 from pico_lmdb import LmdbStore
 from pico_sqlite import SqliteStore
 from pico_store.errors import StoreBusyError
+from pico_store.sharing import Request, SharedCommits, Signal
 from pico_store.storage import Storage
 from tests.backends.sqlite.scene import ROOT_BATCH, setting
 
@@ -118,7 +119,13 @@ def _two_at_once(
 
 @pytest.mark.parametrize(
     "place",
-    [("sharing", "set"), ("sharing", "set", "return"), ("sharing", "_finish")],
+    [
+        ("sharing", "set"),
+        ("sharing", "set", "return"),
+        ("sharing", "_finish"),
+        ("sharing", "_wake_next"),
+        ("sharing", "_wake_next", "return"),
+    ],
     ids=lambda place: "-".join(place[1:]),
 )
 def test_a_commit_that_is_interrupted_while_it_wakes_others_ends(
@@ -233,3 +240,59 @@ def test_who_is_interrupted_after_the_end_has_written_for_the_others(
     assert isinstance(mine, _InterruptionError)
     assert not isinstance(theirs, (BaseException, str)), theirs
     assert _lasts(store) == [2, 2]
+
+
+class _Interruptible(Signal):
+    """A signal whose sleeper is interrupted whenever the test says so."""
+
+    __slots__ = ("interruptions",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interruptions = threading.Semaphore(0)
+
+    def wait(self) -> None:
+        while not self._set:
+            if self.interruptions.acquire(timeout=0.001):
+                raise _InterruptionError
+
+
+def test_a_thread_that_is_interrupted_again_and_again_leaves_no_other_asleep() -> None:
+    """While the leader writes for it: it may not go before that is done, but it does."""
+    requests = [Request() for _ in range(4)]
+    sleepy = _Interruptible()
+    requests[1].done = sleepy
+    written: list[Request] = []
+    gate = threading.Lock()
+
+    def write(group: tuple[Request, ...]) -> None:
+        if requests[1] in group:
+            sleepy.interruptions.release()
+            while not requests[1].leaves:
+                time.sleep(0.001)
+            sleepy.interruptions.release()
+            threads[1].join(20)
+        written.extend(group)
+
+    shared = SharedCommits[Request](lambda: gate, write, lambda error, group: None)
+    ends: list[object] = ["hangs"] * len(requests)
+
+    def run(index: int) -> None:
+        try:
+            shared.commit(requests[index])
+            ends[index] = None
+        except _InterruptionError as error:
+            ends[index] = error
+
+    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(len(requests))]
+    with gate:
+        for number, thread in enumerate(threads):
+            thread.start()
+            while shared.waiting <= number:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join(20)
+
+    assert written == requests
+    assert isinstance(ends.pop(1), _InterruptionError)
+    assert ends == [None, None, None]
