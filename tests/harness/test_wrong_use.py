@@ -15,11 +15,13 @@ from pico_harness import (
     Harness,
     TaskRuntime,
     TaskState,
+    Tx,
 )
 from pico_harness.errors import (
     AuthorityError,
     HarnessError,
     KindError,
+    NestedOperationError,
     SessionClosedError,
     StaleInvocationError,
     StoredTypeError,
@@ -138,6 +140,37 @@ async def test_registries_know_what_they_hold(memory: World) -> None:
     await root.drive()
     harness.task_kinds.remove("script")
     assert "script" not in harness.task_kinds
+
+
+@pytest.mark.parametrize("change", ["register", "replace", "remove"])
+@on_loop
+async def test_a_kind_is_not_changed_where_nothing_can_follow(world: World, change: str) -> None:
+    """Within a builder or on another thread; what would have followed was waited for for ever."""
+    old, new = Script(), Tool() if change == "register" else Script()
+    harness = await world.open(old)
+    root = await harness.root()
+    kinds = harness.task_kinds
+    changes = {
+        "register": lambda: kinds.register(new),
+        "replace": lambda: kinds.replace(new),
+        "remove": lambda: kinds.remove("script"),
+    }
+
+    def plan(tx: Tx) -> None:
+        tx.task(old, Planned())
+        with pytest.raises(NestedOperationError):
+            changes[change]()
+
+    await root.commit(plan)
+    with pytest.raises(WrongLoopError):
+        await asyncio.to_thread(changes[change])
+
+    assert list(kinds) == [old]
+    assert await root.drive() == "idle"
+    if change == "register":
+        changes[change]()
+        await root.commit(lambda tx: tx.task(new, Planned()))
+        assert await root.drive() == "idle"
 
 
 @on_loop
