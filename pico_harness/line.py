@@ -252,10 +252,23 @@ class Line:
             if batch is None:
                 self._complete(waiting, None)
             else:
-                assert self._carrier is not None
-                self._busy = True
-                carried = self._carrier(batch)
-                carried.add_done_callback(partial(self._carried, waiting))
+                self._carry(waiting, batch)
+
+    def _carry(self, waiting: _Waiting[object], batch: Batch) -> None:
+        assert self._carrier is not None
+        self._busy = True
+        try:
+            carried = self._carrier(batch)
+        except BaseException as error:
+            self._busy = False
+            # Such as: no more threads. Whether some of it began is not known.
+            self._failed(error)
+            _reject(waiting.result, error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                self._loop.call_soon(self._advance)
+                raise
+        else:
+            carried.add_done_callback(partial(self._carried, waiting))
 
     def _carried(self, waiting: _Waiting[object], carried: asyncio.Future[BatchRange]) -> None:
         self._busy = False
@@ -285,7 +298,11 @@ class Line:
             self._inside = False
         if not waiting.result.done():
             waiting.result.set_result(result)
-        waiting.operation.left()
+        try:
+            waiting.operation.left()
+        except (KeyboardInterrupt, SystemExit):
+            self._loop.call_soon(self._advance)
+            raise
 
 
 def _check_call(call: Call) -> None:
