@@ -433,7 +433,7 @@ class Driver:
             live = self.scheduler.live.get(id)
             if live is None or not self.scheduler.crashed(id):
                 problem = f"task {id} is not parked for having been lost in flight"
-                raise UnknownTaskError("TASKS-5", f"{problem}; allowed: one that inspect lists so")
+                raise UnknownTaskError("TASKS-5", f"{problem}; allowed: one that is")
             return self.forget_crash(id) if live.counted else None
 
         def after(step: Step[None]) -> None:
