@@ -102,6 +102,8 @@ class Invocation(Struct, eq=False):
     cancellation: Cancellation = field(default_factory=Cancellation)
     runner: asyncio.Task[None] | None = None
     """The asyncio task that runs the method; ``None`` until it was dispatched."""
+    begun: bool = False
+    """Whether the method was handed to the event loop."""
     unawaited: int = 0
     """How many operations its runtime was asked for that have not begun."""
 

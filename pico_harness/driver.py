@@ -322,7 +322,7 @@ class Driver:
             try:
                 self._carry_out(action)
             except BaseException as error:
-                self._undone(action, actions[number + 1 :], error)
+                self._undone(actions[number + 1 :], error)
                 if isinstance(error, (KeyboardInterrupt, SystemExit)):
                     raise
                 return
@@ -349,20 +349,16 @@ class Driver:
             case Drained():
                 self.on_drained()
 
-    def _undone(self, failed: Action, rest: list[Action], error: BaseException) -> None:
-        """Fault the session, and give back what a decision holds that was not carried out."""
+    def _undone(self, rest: list[Action], error: BaseException) -> None:
+        """Fault the session because of a decision that was not carried out, and do the others."""
         _LOG.error("what was decided was not carried out", exc_info=error)
         self.fault(f"{type(error).__name__}{words(error)}", error)
-        for action in (failed, *rest):
-            if isinstance(action, Start):
-                if action.invocation.runner is None:
-                    # It never began.
-                    self.dispatch(self.scheduler.finished(action.invocation, None))
-            elif action is not failed:
-                self.dispatch([action])
+        self.dispatch(rest)
 
     def _start(self, start: Start) -> None:
         invocation = start.invocation
+        if self.scheduler.running.get(invocation.task_id) is not invocation:
+            return  # The session was faulted before it began.
         context = self._context.copy()
         span = begin_span(self._telemetry, invocation, context, self._session_id)
         method = self._invoke(start)
@@ -372,6 +368,7 @@ class Driver:
             method.close()
             raise
         invocation.runner = runner
+        invocation.begun = True
         runner.add_done_callback(partial(self._returned, invocation, span))
 
     async def _invoke(self, start: Start) -> None:
@@ -492,6 +489,9 @@ class Driver:
             return
         self.admission.fault = (problem, cause)
         self.dispatch(self.scheduler.fault(self.admission.faulted))
+        for invocation in list(self.scheduler.running.values()):
+            if not invocation.begun:  # Its start was not carried out, and will not be.
+                self.dispatch(self.scheduler.finished(invocation, None))
         self.on_fault()
 
 

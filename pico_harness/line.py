@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from pico_harness.call import HOST, Call
 from pico_harness.errors import CallCancelledError, NestedOperationError, WrongLoopError
 from pico_store.batch import Batch
-from pico_store.errors import RefusedError, RetryableError
+from pico_store.errors import PicoError, RefusedError, RetryableError
 from pico_store.records import BatchRange
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ class Line:
         finally:
             self._inside = False
         if batch is None:
-            return operation.applied(None)
+            return self._apply(operation, None)
         try:
             written = self._commit(batch)
         except BaseException as error:
@@ -178,7 +178,8 @@ class Line:
         try:
             return operation.applied(written)
         except BaseException as error:
-            if written is not None:
+            # Nothing written, a read that failed has changed nothing; whatever else it was has.
+            if written is not None or not isinstance(error, PicoError):
                 self._on_lost(error)
             raise
 

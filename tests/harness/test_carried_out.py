@@ -167,6 +167,49 @@ async def _cancel_all() -> None:
 
 
 @on_loop
+async def test_a_decision_that_is_lost_on_the_line_keeps_no_slot(world: World) -> None:
+    kind, tool = Script(hang), Tool()
+    harness = await world.open(kind, tool)
+    root = await harness.root()
+    await root.commit(lambda tx: tx.task(kind, Planned()))
+    driving = asyncio.ensure_future(outcome(root.drive()))
+    await until_inflight(harness, 1)
+
+    def listen(*_: object) -> None:
+        raise MemoryError("planted")
+
+    harness._driver.listeners.append(listen)
+    errors = [await outcome(root.commit(lambda tx: tx.task(tool, Planned()))), await driving]
+
+    assert [type(error) for error in errors] == [MemoryError, SessionFaultedError]
+    await harness.close()
+    assert tool.calls == []
+
+
+@on_loop
+async def test_a_drive_that_fails_halfway_is_not_taken_for_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it served has its slot; a later drive would wait for what nobody starts."""
+    kind = Script()
+    harness = await world.open(kind)
+    root = await harness.root()
+    await root.commit(lambda tx: tx.task(kind, Planned()))
+
+    def fail(_: object) -> None:
+        raise MemoryError("planted")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(harness._driver.scheduler, "waiting", fail)
+        first = await outcome(root.drive())
+    second = await outcome(root.drive())
+
+    assert [type(error) for error in (first, second)] == [MemoryError, SessionFaultedError]
+    assert kind.calls == []
+    await harness.close()
+
+
+@on_loop
 async def test_the_call_of_the_host_can_be_cancelled_by_nobody(world: World) -> None:
     """It is that of every session in the process."""
     harness = await world.open()
