@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,6 +53,17 @@ class _AlsoPlanned(TaskState, frozen=True, tag="planned"):
     pass
 
 
+class _Mixed(enum.Enum):
+    """No member of it says by itself which one it is, once it is JSON."""
+
+    RED = "red"
+    TWO = 2
+
+
+class _OfNoType(TaskState, frozen=True):
+    colour: _Mixed
+
+
 class _Kinds:
     """Kinds that are not well formed, by what is wrong."""
 
@@ -79,6 +91,12 @@ class _Kinds:
             Done: "terminal",
         }
 
+    class Unreadable(Script):
+        states: ClassVar[Mapping[type[TaskState], TaskRole]] = {
+            Planned: "start",
+            _OfNoType: "terminal",
+        }
+
     class Twice(Script):
         states: ClassVar[Mapping[type[TaskState], TaskRole]] = {
             Planned: "start",
@@ -103,6 +121,7 @@ def _derived(status: str) -> Script:
         _Kinds.NoState,
         _Kinds.Endless,
         _Kinds.BeginsInFlight,
+        _Kinds.Unreadable,
         _Kinds.Twice,
         lambda: _derived("orphaned"),
         lambda: _derived("faulted"),
