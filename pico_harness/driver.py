@@ -362,13 +362,14 @@ class Driver:
         context = self._context.copy()
         span = begin_span(self._telemetry, invocation, context, self._session_id)
         method = self._invoke(start)
+        invocation.begun = True  # An eager factory runs it within the next call.
         try:
             runner = self.loop.create_task(method, context=context)
         except BaseException:
+            invocation.begun = False
             method.close()
             raise
         invocation.runner = runner
-        invocation.begun = True
         runner.add_done_callback(partial(self._returned, invocation, span))
 
     async def _invoke(self, start: Start) -> None:
@@ -463,11 +464,10 @@ class Driver:
             self._end_broken(report, abandoned=abandoned)
 
     def _end_broken(self, report: FaultReport, *, abandoned: bool) -> None:
-        id = report.task_id
         if self._on_task_fault == "session" or abandoned:
             self.fault(str(report), report.error)
-        elif id in self.scheduler.live:
-            self.post(partial(self._faulted_batch, id, str(report)), lambda _: None)
+        elif report.task_id in self.scheduler.live:
+            self.post(partial(self._faulted_batch, report.task_id, str(report)), lambda _: None)
 
     def _faulted_batch(self, id: Seq, problem: str) -> Batch | None:
         live = self.scheduler.live.get(id)
