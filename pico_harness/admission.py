@@ -13,10 +13,14 @@ from pico_harness.errors import (
     SessionStoppingError,
     StaleInvocationError,
     TaskCancelledError,
+    UnknownTaskError,
+    WaitCycleError,
 )
 from pico_harness.scheduler import Scheduler
 from pico_harness.tx import Tx
+from pico_harness.waits import Waiter
 from pico_store.address import Seq
+from pico_store.errors import UnknownConversationError
 from pico_store.records import Conversation, Task
 from pico_store.storage import Storage
 
@@ -95,6 +99,28 @@ class Admission:
             problem = f"task {id} ({live.task.kind}) was aborted"
             raise TaskCancelledError(f"{problem}; its {invocation.method} can write nothing more")
         return invocation
+
+    def check_wait(self, waiter: Waiter) -> None:
+        """Refuse a wait for what does not exist, and one of a task for the whole session.
+
+        Raises:
+            UnknownTaskError, UnknownConversationError: There is none.
+            WaitCycleError: A task would wait for all that it is a part of.
+        """
+        if waiter.task is not None:
+            if waiter.task not in self._scheduler.live and not self._storage.get_tasks(
+                (waiter.task,)
+            ):
+                raise UnknownTaskError("TASKS-6", f"no task {waiter.task} to wait for")
+        elif waiter.conversation is not None:
+            if self._scheduler.busy(waiter.conversation):
+                return  # Live tasks are in conversations that exist.
+            if waiter.conversation not in self._storage.get_conversations((waiter.conversation,)):
+                problem = f"no conversation {waiter.conversation} to drive"
+                raise UnknownConversationError("PAGE-6", "", problem)
+        elif waiter.by is not None:
+            problem = f"task {waiter.by} would drive the whole session, of which it is a part"
+            raise WaitCycleError("TASKS-4", f"{problem}; allowed: a conversation that it owns")
 
     # --- Batches ---
 

@@ -127,10 +127,20 @@ class Ancestry:
         return found
 
     def detach_deleted(self, conversation: Seq) -> None:
-        """Forget an attachment whose conversation was deleted, and so all that is below it."""
-        if conversation in self._attached:
-            self._attached.remove(conversation)
-            self.release(conversation)
+        """Forget the attachments of a conversation that was deleted and of all that is below it.
+
+        Nothing there is live or runs, so that attachments are all that is looked at.
+        """
+        found: list[Seq] = []
+        stack = [conversation] if conversation in self._nodes else []
+        while stack:
+            id = stack.pop()
+            stack += self._nodes[id].below
+            if id in self._attached:
+                found.append(id)
+        for id in found:
+            self._attached.remove(id)
+            self.release(id)
 
     def serves(self, conversation: Seq) -> bool:
         """Tell whether an attachment serves a conversation that is held."""

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from pico_harness.arguments import check_callable, check_instance
+from pico_harness.errors import ArgumentError
 from pico_store.address import Seq
 
 _LOG = logging.getLogger("pico_harness")
@@ -55,7 +56,7 @@ class Cancellation:
         for callback in callbacks:
             try:
                 callback()
-            except Exception:  # noqa: BLE001 - logged whole
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001 - logged whole
                 # Others wait to be told as well.
                 _LOG.exception("a callback of a cancellation raised")
         return True
@@ -75,6 +76,16 @@ def _nothing() -> None:
     """Take back what was done already."""
 
 
+class _Unending(Cancellation):
+    """The cancellation of the host, which every session of the process shares."""
+
+    __slots__ = ()
+
+    def cancel(self, reason: str) -> bool:
+        problem = "the host's call, which everything outside of an invocation shares"
+        raise ArgumentError("call", f"{problem}; allowed: current_call().cancellable()")
+
+
 class Invocation(Struct, eq=False):
     """One call of a kind's method for one task; compared by identity, never by content."""
 
@@ -91,6 +102,8 @@ class Invocation(Struct, eq=False):
     cancellation: Cancellation = field(default_factory=Cancellation)
     runner: asyncio.Task[None] | None = None
     """The asyncio task that runs the method; ``None`` until it was dispatched."""
+    begun: bool = False
+    """Whether the method was handed to the event loop."""
     unawaited: int = 0
     """How many operations its runtime was asked for that have not begun."""
 
@@ -105,6 +118,9 @@ class Call(Struct, frozen=True):
     def cancellable(self) -> Call:
         """Return a call that can be cancelled by itself and is cancelled with this one."""
         child = Call(Cancellation(), self.invocation)
+        if isinstance(self.cancellation, _Unending):
+            # It would keep a callback of every child for as long as the process lives.
+            return child
         # A parent that outlives many children would keep a callback of each; whoever makes many
         # short ones under one parent cancels each when done, which takes its callback back.
         remove = self.cancellation.on_cancel(
@@ -114,8 +130,8 @@ class Call(Struct, frozen=True):
         return child
 
 
-HOST = Call()
-"""The call of everything that runs outside an invocation; it is never cancelled."""
+HOST = Call(_Unending())
+"""The call of everything that runs outside an invocation; it cannot be cancelled."""
 
 _CURRENT: ContextVar[Call] = ContextVar("pico_call", default=HOST)
 

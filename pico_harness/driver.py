@@ -27,12 +27,11 @@ from pico_harness.errors import (
     HarnessError,
     KindError,
     UnknownTaskError,
-    WaitCycleError,
 )
-from pico_harness.faults import FaultReport, tell
+from pico_harness.faults import FaultReport, tell, words
 from pico_harness.kinds import TaskDeclaration
 from pico_harness.line import Line
-from pico_harness.operations import Commit, Returned, Step
+from pico_harness.operations import Commit, Returned, Step, ending
 from pico_harness.registry import Kinds
 from pico_harness.scheduler import (
     Action,
@@ -45,7 +44,7 @@ from pico_harness.scheduler import (
     Start,
     Unreadable,
 )
-from pico_harness.telemetry import End, Span, Telemetry, begin_span
+from pico_harness.telemetry import Span, Telemetry, begin_span
 from pico_harness.tx import ScratchTx, Tx
 from pico_harness.waits import Outcome, Waiter
 from pico_store.address import ScratchAddress, Seq
@@ -58,7 +57,7 @@ from pico_store.batch import (
     ValueDelete,
     ValueSet,
 )
-from pico_store.errors import RetryableError, UnknownConversationError
+from pico_store.errors import RetryableError
 from pico_store.limits import BATCH_WRITES_MAX
 from pico_store.names import check_seq
 from pico_store.records import BatchRange, Task
@@ -241,7 +240,7 @@ class Driver:
     ) -> Outcome:
         def before() -> Batch | None:
             self.admission.check_phase()
-            self._check_target(waiter)
+            self.admission.check_wait(waiter)
             self.scheduler.waits.check(waiter)
             return None
 
@@ -261,22 +260,6 @@ class Driver:
                 waiter.result.exception()
             if remove is not None:
                 remove()
-
-    def _check_target(self, waiter: Waiter) -> None:
-        if waiter.task is not None:
-            if waiter.task not in self.scheduler.live and not self.storage.get_tasks(
-                (waiter.task,)
-            ):
-                raise UnknownTaskError("TASKS-6", f"no task {waiter.task} to wait for")
-        elif waiter.conversation is not None:
-            if self.scheduler.busy(waiter.conversation):
-                return  # Live tasks are in conversations that exist.
-            if waiter.conversation not in self.storage.get_conversations((waiter.conversation,)):
-                problem = f"no conversation {waiter.conversation} to drive"
-                raise UnknownConversationError("PAGE-6", "", problem)
-        elif waiter.by is not None:
-            problem = f"task {waiter.by} would drive the whole session, of which it is a part"
-            raise WaitCycleError("TASKS-4", f"{problem}; allowed: a conversation that it owns")
 
     def _give_up(self, waiter: Waiter, call: Call) -> None:
         if self.scheduler.waits.remove(waiter) and not waiter.result.done():
@@ -331,37 +314,61 @@ class Driver:
     # --- Carrying out ---
 
     def dispatch(self, actions: list[Action]) -> None:
-        """Carry out decisions, in their order, off the line."""
-        for action in actions:
-            match action:
-                case Start():
-                    self._start(action)
-                case Signal(invocation, reason):
-                    invocation.cancellation.cancel(reason)
-                    if invocation.runner is not None:
-                        invocation.runner.cancel(reason)
-                case Resolve(waiter, outcome):
-                    if waiter.result.done():
-                        continue
-                    if isinstance(outcome, HarnessError):
-                        waiter.result.set_exception(outcome)
-                    else:
-                        waiter.result.set_result(outcome)
-                case Broken():
-                    self._broken(action)
-                case Unreadable(task, problem):
-                    report = FaultReport(task.id, task.kind, None, problem, None)
-                    tell(report, self._on_report)
-                case GiveUp(task, problem):
-                    self.post(partial(self._faulted_batch, task.id, problem), lambda _: None)
-                case Drained():
-                    self.on_drained()
+        """Carry out decisions, in their order, off the line.
+
+        Where one cannot be, the session is faulted: nobody waits for what will not come.
+        """
+        for number, action in enumerate(actions):
+            try:
+                self._carry_out(action)
+            except BaseException as error:
+                self._undone(actions[number + 1 :], error)
+                if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                    raise
+                return
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Start():
+                self._start(action)
+            case Signal(invocation, reason):
+                invocation.cancellation.cancel(reason)
+                if invocation.runner is not None:
+                    invocation.runner.cancel(reason)
+            case Resolve(waiter, outcome) if not waiter.result.done():
+                if isinstance(outcome, HarnessError):
+                    waiter.result.set_exception(outcome)
+                else:
+                    waiter.result.set_result(outcome)
+            case Broken():
+                self._broken(action)
+            case Unreadable(task, problem):
+                tell(FaultReport(task.id, task.kind, None, problem, None), self._on_report)
+            case GiveUp(task, problem):
+                self.post(partial(self._faulted_batch, task.id, problem), lambda _: None)
+            case Drained():
+                self.on_drained()
+
+    def _undone(self, rest: list[Action], error: BaseException) -> None:
+        """Fault the session because of a decision that was not carried out, and do the others."""
+        _LOG.error("what was decided was not carried out", exc_info=error)
+        self.fault(f"{type(error).__name__}{words(error)}", error)
+        self.dispatch(rest)
 
     def _start(self, start: Start) -> None:
         invocation = start.invocation
+        if self.scheduler.running.get(invocation.task_id) is not invocation:
+            return  # The session was faulted before it began.
         context = self._context.copy()
         span = begin_span(self._telemetry, invocation, context, self._session_id)
-        runner = self.loop.create_task(self._invoke(start), context=context)
+        method = self._invoke(start)
+        invocation.begun = True  # An eager factory runs it within the next call.
+        try:
+            runner = self.loop.create_task(method, context=context)
+        except BaseException:
+            invocation.begun = False
+            method.close()
+            raise
         invocation.runner = runner
         runner.add_done_callback(partial(self._returned, invocation, span))
 
@@ -389,15 +396,7 @@ class Driver:
 
     def _end_span(self, span: Span, invocation: Invocation, actions: list[Action]) -> None:
         # Not on the line: whoever exports spans may take its time, and may raise.
-        self.loop.call_soon(span.end, self._end(invocation, actions))
-
-    def _end(self, invocation: Invocation, actions: list[Action]) -> End:
-        for action in actions:
-            if isinstance(action, Broken):
-                return End("fault", action.problem, action.error)
-        if invocation.task_id not in self.scheduler.live:
-            return End("settled")
-        return End("cancelled" if invocation.cancellation.requested else "continues")
+        self.loop.call_soon(span.end, ending(self.scheduler, invocation, actions))
 
     # --- Losses in flight ---
 
@@ -432,7 +431,7 @@ class Driver:
             live = self.scheduler.live.get(id)
             if live is None or not self.scheduler.crashed(id):
                 problem = f"task {id} is not parked for having been lost in flight"
-                raise UnknownTaskError("TASKS-5", f"{problem}; allowed: one that inspect lists so")
+                raise UnknownTaskError("TASKS-5", f"{problem}; allowed: one that is")
             return self.forget_crash(id) if live.counted else None
 
         def after(step: Step[None]) -> None:
@@ -454,17 +453,21 @@ class Driver:
     # --- Faults ---
 
     def _broken(self, broken: Broken) -> None:
-        invocation = broken.invocation
-        id = invocation.task_id
+        by = broken.invocation
         abandoned = isinstance(broken.error, AbandonedError)
-        report = FaultReport(id, invocation.kind, invocation.method, broken.problem, broken.error)
-        # A script that ends without closing did nothing wrong.
-        if not isinstance(broken.error, AbandonedError):
-            tell(report, self._on_report)
+        report = FaultReport(by.task_id, by.kind, by.method, broken.problem, broken.error)
+        try:
+            # A script that ends without closing did nothing wrong.
+            if not abandoned:
+                tell(report, self._on_report)
+        finally:
+            self._end_broken(report, abandoned=abandoned)
+
+    def _end_broken(self, report: FaultReport, *, abandoned: bool) -> None:
         if self._on_task_fault == "session" or abandoned:
-            self.fault(str(report), broken.error)
-        elif id in self.scheduler.live:
-            self.post(partial(self._faulted_batch, id, str(report)), lambda _: None)
+            self.fault(str(report), report.error)
+        elif report.task_id in self.scheduler.live:
+            self.post(partial(self._faulted_batch, report.task_id, str(report)), lambda _: None)
 
     def _faulted_batch(self, id: Seq, problem: str) -> Batch | None:
         live = self.scheduler.live.get(id)
@@ -486,6 +489,9 @@ class Driver:
             return
         self.admission.fault = (problem, cause)
         self.dispatch(self.scheduler.fault(self.admission.faulted))
+        for invocation in list(self.scheduler.running.values()):
+            if not invocation.begun:  # Its start was not carried out, and will not be.
+                self.dispatch(self.scheduler.finished(invocation, None))
         self.on_fault()
 
 

@@ -13,6 +13,8 @@ from pico_store.address import Seq
 _LOG = logging.getLogger("pico_harness")
 _WORDS_MAX = 2_000
 """Characters of an exception's text that a report keeps."""
+_PARTS_MAX = 3
+"""Parts of a group of exceptions that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,16 @@ def tell(report: FaultReport, listener: Callable[[FaultReport], None] | None) ->
 def words(error: BaseException) -> str:
     """Return what an exception says; even one that fails to say it is reported."""
     try:
-        text = str(error)
+        text = _text(error)
     except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a kind's error may do anything
         return ", which cannot be shown"
     return f": {text[:_WORDS_MAX]}{' ...' if len(text) > _WORDS_MAX else ''}"
+
+
+def _text(error: BaseException) -> str:
+    """Return what an exception says, and of a group what its parts say, which is what matters."""
+    text = str(error)
+    if isinstance(error, BaseExceptionGroup):
+        parts = [f"{type(part).__name__}: {_text(part)}" for part in error.exceptions[:_PARTS_MAX]]
+        text = f"{text}: {', '.join(parts)}"
+    return text

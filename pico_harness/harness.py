@@ -122,6 +122,7 @@ class Harness(SessionReads):
         for entry in entries:
             entry_kinds.register(entry)
         driver, conversations = make_driver(storage, task_kinds, options)
+        task_kinds.check_caller = driver.line.check_outside
         task_kinds.in_use = driver.scheduler.live.has_kind
         task_kinds.check_replaced = driver.check_replaced
         task_kinds.on_register = driver.kind_registered

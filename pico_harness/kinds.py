@@ -282,6 +282,7 @@ def check_declaration(kind: TaskDeclaration) -> None:
         if status in met:
             problem = f"kind {name!r}: {met[status].__name__} and {variant.__name__} are both"
             raise KindError("TASKS-1", f"{problem} {status!r}; allowed: one variant a status")
+        _check_readable(name, variant)
         met[status] = variant
     roles = list(states.values())
     if roles[0] != "start":
@@ -290,6 +291,18 @@ def check_declaration(kind: TaskDeclaration) -> None:
     if "terminal" not in roles:
         raise KindError("TASKS-1", f"kind {name!r} has no terminal status; tasks could not end")
     _check_dependence(name, kind.turn, kind.config)
+
+
+def _check_readable(name: str, variant: type[TaskState]) -> None:
+    """Refuse a variant with fields of types that nothing stored could be read as."""
+    try:
+        msgspec.json.Decoder(variant)
+    except NameError:
+        # A class within it is declared later.
+        return
+    except Exception as error:
+        problem = f"kind {name!r}: {variant.__name__} cannot be read from JSON: {error}"
+        raise KindError("TASKS-1", f"{problem}; allowed: fields of types that can") from error
 
 
 def _check_dependence(name: str, turn: object, config: object) -> None:

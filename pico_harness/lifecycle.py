@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from pico_harness.call import Call
 from pico_harness.driver import Driver
@@ -12,6 +13,8 @@ from pico_harness.scheduler import Action
 from pico_store.batch import Batch, MainBatch, PatchTask
 from pico_store.errors import PicoError, RetryableError
 from pico_store.limits import BATCH_WRITES_MAX
+
+_LOG = logging.getLogger("pico_harness")
 
 
 class Lifecycle:
@@ -121,16 +124,24 @@ class Lifecycle:
             actions: list[Action] = driver.scheduler.close()
             driver.dispatch(actions)
             return
-        if driver.away is None:
+        if driver.away is not None:
             try:
-                self._end_storage()
-            except Exception as error:  # noqa: BLE001 - handed to who closes
-                self._finish(error)
+                ending = driver.away(self._end_storage)
+            except Exception:  # noqa: BLE001 - logged whole
+                # Such as: no more threads. What it holds is given back from here.
+                _LOG.exception("the storage is closed on the event loop's thread")
             else:
-                self._finish(None)
-            return
-        ending = driver.away(self._end_storage)
-        ending.add_done_callback(lambda done: self._finish(done.exception()))
+                ending.add_done_callback(lambda done: self._finish(done.exception()))
+                return
+        try:
+            self._end_storage()
+        except BaseException as error:
+            # Handed to who closes, and to nobody else unless it ends the loop.
+            self._finish(error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+        else:
+            self._finish(None)
 
     def _end_storage(self) -> None:
         """Note that this end is no crash, not even where a fault led to it; close the storage."""

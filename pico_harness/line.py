@@ -13,7 +13,7 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from pico_harness.call import HOST, Call
 from pico_harness.errors import CallCancelledError, NestedOperationError, WrongLoopError
 from pico_store.batch import Batch
-from pico_store.errors import RefusedError, RetryableError
+from pico_store.errors import PicoError, RefusedError, RetryableError
 from pico_store.records import BatchRange
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class Line:
         finally:
             self._inside = False
         if batch is None:
-            return operation.applied(None)
+            return self._apply(operation, None)
         try:
             written = self._commit(batch)
         except BaseException as error:
@@ -189,7 +189,8 @@ class Line:
         try:
             return operation.applied(written)
         except BaseException as error:
-            if written is not None:
+            # Nothing written, a read that failed has changed nothing; whatever else it was has.
+            if written is not None or not isinstance(error, PicoError):
                 self._on_lost(error)
             raise
 
@@ -263,10 +264,23 @@ class Line:
             if batch is None:
                 self._complete(waiting, None)
             else:
-                assert self._carrier is not None
-                self._busy = True
-                carried = self._carrier(batch)
-                carried.add_done_callback(partial(self._carried, waiting))
+                self._carry(waiting, batch)
+
+    def _carry(self, waiting: _Waiting[object], batch: Batch) -> None:
+        assert self._carrier is not None
+        self._busy = True
+        try:
+            carried = self._carrier(batch)
+        except BaseException as error:
+            self._busy = False
+            # Such as: no more threads. Whether some of it began is not known.
+            self._failed(error)
+            _reject(waiting.result, error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                self._loop.call_soon(self._advance)
+                raise
+        else:
+            carried.add_done_callback(partial(self._carried, waiting))
 
     def _carried(self, waiting: _Waiting[object], carried: asyncio.Future[BatchRange]) -> None:
         self._busy = False
@@ -296,7 +310,11 @@ class Line:
             self._inside = False
         if not waiting.result.done():
             waiting.result.set_result(result)
-        waiting.operation.left()
+        try:
+            waiting.operation.left()
+        except (KeyboardInterrupt, SystemExit):
+            self._loop.call_soon(self._advance)
+            raise
 
 
 def _check_call(call: Call) -> None:

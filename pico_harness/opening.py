@@ -152,9 +152,14 @@ def make_driver(
 
     driver.on_closed = closed
     conversations = Conversations(driver, options.intake)
-    for name in live.kinds():
-        # Nothing is served yet; this finds what cannot be read, and tells of it.
-        driver.dispatch(scheduler.registered(name))
+    try:
+        for name in live.kinds():
+            # Nothing is served yet; this finds what cannot be read, and tells of it.
+            driver.dispatch(scheduler.registered(name))
+    except BaseException:
+        # Whoever is told may end the program; the storage stays its caller's.
+        closed()
+        raise
     return driver, conversations
 
 

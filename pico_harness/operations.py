@@ -9,7 +9,8 @@ from pico_harness.admission import Admission
 from pico_harness.builder import build
 from pico_harness.call import Call, Invocation
 from pico_harness.registry import Kinds
-from pico_harness.scheduler import Action, Scheduler
+from pico_harness.scheduler import Action, Broken, Scheduler
+from pico_harness.telemetry import End
 from pico_harness.tx import Tx
 from pico_store.address import Seq
 from pico_store.batch import Batch
@@ -184,3 +185,13 @@ class Returned:
             self._ended(self._actions)
         if self._actions:
             self._driver.dispatch(self._actions)
+
+
+def ending(scheduler: Scheduler, invocation: Invocation, actions: list[Action]) -> End:
+    """Return how an invocation ended, from what was decided at its end."""
+    for action in actions:
+        if isinstance(action, Broken):
+            return End("fault", action.problem, action.error)
+    if invocation.task_id not in scheduler.live:
+        return End("settled")
+    return End("cancelled" if invocation.cancellation.requested else "continues")

@@ -37,6 +37,8 @@ class Registry(Generic[K]):
         """
         self._noun = noun
         self._check = check
+        self.check_caller: Callable[[], None] = lambda: None
+        """Refuses a change by who may make none, before anything changes."""
         self.in_use: Callable[[str], bool] = lambda name: False
         """Tells whether the kind of a name may not be taken away now."""
         self.check_replaced: Callable[[K], None] = lambda kind: None
@@ -50,7 +52,10 @@ class Registry(Generic[K]):
 
         Raises:
             KindError: It is not well formed, or its name is taken.
+            NestedOperationError, WrongLoopError: A builder asks, or another thread or event loop
+                than that of the session; of `replace` and `remove` too.
         """
+        self.check_caller()
         self._check(kind)
         if kind.name in self._kinds:
             problem = f"{self._noun} kind {kind.name!r} is registered"
@@ -68,6 +73,7 @@ class Registry(Generic[K]):
             KindError: It is not well formed, there is none of its name, or it cannot read one of
                 the live tasks of its name.
         """
+        self.check_caller()
         self._check(kind)
         if kind.name not in self._kinds:
             raise self._unknown(kind.name, "register")
@@ -81,6 +87,7 @@ class Registry(Generic[K]):
         Raises:
             KindError: There is none of that name, or live tasks of it exist.
         """
+        self.check_caller()
         if name not in self:
             raise self._unknown(name, "one that is registered")
         if self.in_use(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextvars import Context
 from dataclasses import dataclass
@@ -56,6 +57,6 @@ def begin_span(
         return None
     try:
         return context.run(partial(telemetry.begin, invocation, session_id=session_id))
-    except Exception:  # noqa: BLE001 - whatever the host's exporter raises is no task's fault
+    except (Exception, asyncio.CancelledError):  # noqa: BLE001 - no task is to blame for it
         _LOG.exception("no span for %s of task %s", invocation.method, invocation.task_id)
         return None

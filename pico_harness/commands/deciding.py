@@ -46,15 +46,17 @@ class Decisions:
             if id not in {task.id for task in seen.parked}:
                 problem = f"task {id} is not parked, and goes on when it is driven"
                 raise UsageError(f"{problem}; pico inspect lists those that are parked")
+            if id in seen.unreadable and not live[id].abort:
+                # It is parked for more than its losses, and would stay so.
+                problem = f"task {id} cannot be read by its kind: {seen.unreadable[id]}"
+                raise UsageError(
+                    f"{problem}; name a kind that reads it, or give it up with --abort"
+                )
 
     async def carry_out(self, harness: Harness) -> None:
         """Forget the losses of the tasks, and mark those that are given up."""
         for id in self.resume:
-            try:
-                await harness.resume_task(id)
-            except UnknownTaskError as error:
-                # It is parked for another reason than its losses.
-                raise UsageError(str(error)) from error
+            await harness.resume_task(id)
         for id in self.abort:
             # A count that stays would park the task again, and its abort with it, in whoever
             # drives it: here, or after the next open.

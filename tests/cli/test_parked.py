@@ -10,7 +10,17 @@ import pytest
 from pico_harness import Tx
 from tests.cli.running import Pico
 from tests.cli.scripted_kinds import Planned, step
-from tests.cli.working import KINDS, STEP, drive_process, ids, new_work, other, plan, plan_steps
+from tests.cli.working import (
+    KINDS,
+    MOVED_ON,
+    STEP,
+    drive_process,
+    ids,
+    new_work,
+    other,
+    plan,
+    plan_steps,
+)
 
 MENDED = f"{KINDS}:Mended"
 
@@ -150,3 +160,20 @@ def test_what_cannot_be_resumed_or_aborted_is_refused_before_anything(
         assert problem in ended.err
         assert ended.err.count("\n") == 1
         assert pico.json("digest", parked) == before, options
+
+
+def test_one_that_stays_parked_all_the_same_stops_every_other_decision(
+    pico: Pico, parked: str
+) -> None:
+    """The first would be resumed, and the second is not parked for its losses alone."""
+    plan_steps(parked, "hang")
+    seen = pico.json("inspect", parked, "--kinds", MOVED_ON)
+    assert ids(seen, "parked") == [2, 9]
+    before = pico.json("digest", parked)
+
+    ended = pico("drive", parked, "--kinds", MOVED_ON, "--resume", "2", "--resume", "9")
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "task 9 cannot be read by its kind" in ended.err
+    assert "--abort" in ended.err
+    assert pico.json("digest", parked) == before

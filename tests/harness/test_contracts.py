@@ -160,6 +160,25 @@ async def test_a_broken_execute_with_the_option_ends_its_task_alone(
 
 
 @on_loop
+async def test_a_group_of_errors_is_reported_with_its_parts(world: World) -> None:
+    async def execute(task: Task, runtime: TaskRuntime) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(runtime.commit(lambda tx: 1 // 0))
+
+    kind = Script(execute)
+    harness = await world.open(kind, options=Options(on_task_fault="task"))
+    root = await harness.root()
+    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+
+    assert await root.drive() == "idle"
+
+    found = await harness.get_task(kind, id)
+    assert found is not None
+    assert isinstance(found.state, Faulted)
+    assert "(1 sub-exception): ZeroDivisionError: " in found.state.error
+
+
+@on_loop
 async def test_a_cancellation_that_nobody_asked_for_stops_the_session(world: World) -> None:
     kind = Script(_cancels)
     _, root, id = await planned(world, kind)

@@ -10,6 +10,7 @@ failed unlinks and retired scratch on disk are promises of the storage, held in
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -134,6 +135,32 @@ async def test_repeated_drives_attach_once_and_leave_no_waiter(world: World) -> 
     assert [call.cancellation._callbacks for call in calls] == [{}, {}, {}]
     assert scheduler.ancestry._attached == {ROOT}
     assert kind.calls == [("execute", id)]
+
+
+@pytest.mark.parametrize("order", ["PCG", "PGC", "CPG", "CGP", "GPC", "GCP"])
+@on_loop
+async def test_a_deletion_leaves_nothing_of_what_was_driven_below(world: World, order: str) -> None:
+    """A conversation, a child and a grandchild, driven by themselves in every order."""
+    kind = Script()
+    harness = await world.open(kind)
+
+    def child(conversation: Seq, tx: Tx) -> Seq:
+        owner = tx.task(kind, Planned(), conversation=conversation)
+        return tx.create_conversation(owner=owner)
+
+    ids = {"P": await harness.commit(lambda tx: tx.create_conversation())}
+    ids["C"] = await harness.commit(partial(child, ids["P"]))
+    ids["G"] = await harness.commit(partial(child, ids["C"]))
+    for name in order:
+        handle = await harness.conversation(ids[name])
+        assert handle is not None
+        assert await handle.drive() == "idle"
+    await settle_down(harness)
+
+    await harness.delete_conversation(ids["P"])
+
+    assert len(harness._driver.scheduler.ancestry) == 0
+    assert harness._driver.scheduler.ancestry._attached == set()
 
 
 async def _begin_and_wait(task: Task, runtime: TaskRuntime, stop: Stop) -> None:

@@ -307,3 +307,22 @@ def test_a_stored_end_of_the_harness_is_readable() -> None:
     )
 
     assert NextScript().read_problem(task) is None
+
+
+@on_loop
+async def test_a_listener_that_ends_the_program_at_open_leaves_the_storage(world: World) -> None:
+    def listen(report: FaultReport) -> None:
+        raise KeyboardInterrupt
+
+    harness = await world.open(Script())
+    root = await harness.root()
+    await root.commit(lambda tx: tx.task(Script(), Planned()))
+    await harness.close()
+    storage = world.store.open("a")
+
+    with pytest.raises(KeyboardInterrupt):
+        await Harness.open(storage, tasks=[NextScript()], options=Options(on_report=listen))
+
+    again = await Harness.open(storage, tasks=[Script()])
+    assert await (await again.root()).drive() == "idle"
+    await again.close()

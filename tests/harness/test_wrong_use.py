@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,11 +16,13 @@ from pico_harness import (
     Harness,
     TaskRuntime,
     TaskState,
+    Tx,
 )
 from pico_harness.errors import (
     AuthorityError,
     HarnessError,
     KindError,
+    NestedOperationError,
     SessionClosedError,
     StaleInvocationError,
     StoredTypeError,
@@ -50,6 +53,17 @@ class _AlsoPlanned(TaskState, frozen=True, tag="planned"):
     pass
 
 
+class _Mixed(enum.Enum):
+    """No member of it says by itself which one it is, once it is JSON."""
+
+    RED = "red"
+    TWO = 2
+
+
+class _OfNoType(TaskState, frozen=True):
+    colour: _Mixed
+
+
 class _Kinds:
     """Kinds that are not well formed, by what is wrong."""
 
@@ -77,6 +91,12 @@ class _Kinds:
             Done: "terminal",
         }
 
+    class Unreadable(Script):
+        states: ClassVar[Mapping[type[TaskState], TaskRole]] = {
+            Planned: "start",
+            _OfNoType: "terminal",
+        }
+
     class Twice(Script):
         states: ClassVar[Mapping[type[TaskState], TaskRole]] = {
             Planned: "start",
@@ -101,6 +121,7 @@ def _derived(status: str) -> Script:
         _Kinds.NoState,
         _Kinds.Endless,
         _Kinds.BeginsInFlight,
+        _Kinds.Unreadable,
         _Kinds.Twice,
         lambda: _derived("orphaned"),
         lambda: _derived("faulted"),
@@ -138,6 +159,37 @@ async def test_registries_know_what_they_hold(memory: World) -> None:
     await root.drive()
     harness.task_kinds.remove("script")
     assert "script" not in harness.task_kinds
+
+
+@pytest.mark.parametrize("change", ["register", "replace", "remove"])
+@on_loop
+async def test_a_kind_is_not_changed_where_nothing_can_follow(world: World, change: str) -> None:
+    """Within a builder or on another thread; what would have followed was waited for for ever."""
+    old, new = Script(), Tool() if change == "register" else Script()
+    harness = await world.open(old)
+    root = await harness.root()
+    kinds = harness.task_kinds
+    changes = {
+        "register": lambda: kinds.register(new),
+        "replace": lambda: kinds.replace(new),
+        "remove": lambda: kinds.remove("script"),
+    }
+
+    def plan(tx: Tx) -> None:
+        tx.task(old, Planned())
+        with pytest.raises(NestedOperationError):
+            changes[change]()
+
+    await root.commit(plan)
+    with pytest.raises(WrongLoopError):
+        await asyncio.to_thread(changes[change])
+
+    assert list(kinds) == [old]
+    assert await root.drive() == "idle"
+    if change == "register":
+        changes[change]()
+        await root.commit(lambda tx: tx.task(new, Planned()))
+        assert await root.drive() == "idle"
 
 
 @on_loop
