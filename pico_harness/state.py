@@ -41,7 +41,7 @@ def plain(value: object, type: type[object], what: str) -> JsonValue:
         StoredTypeError: A part of it has no form in JSON, or is of another type.
     """
     try:
-        found: JsonValue = msgspec.to_builtins(value)
+        found = _json(msgspec.to_builtins(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoredTypeError("STATE-2", f"{what}: {error}; allowed: what JSON can hold") from error
     try:
@@ -49,6 +49,24 @@ def plain(value: object, type: type[object], what: str) -> JsonValue:
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise StoredTypeError("STATE-2", f"{what}: {error}") from error
     return found
+
+
+_CONTAINERS = frozenset((dict, list, tuple))
+
+
+def _json(value: JsonValue | tuple[JsonValue, ...]) -> JsonValue:
+    """Return what msgspec made of a record, with lists for tuples; changes it in place."""
+    if type(value) is tuple:
+        value = list(value)
+    if type(value) is list:
+        for index, item in enumerate(value):
+            if type(item) in _CONTAINERS:
+                value[index] = _json(item)
+    elif type(value) is dict:
+        for name, item in value.items():
+            if type(item) in _CONTAINERS:
+                value[name] = _json(item)
+    return value  # type: ignore[return-value]
 
 
 def check_type(type: object) -> None:

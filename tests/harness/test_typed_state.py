@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pico_harness import (
     Harness,
@@ -13,10 +14,12 @@ from pico_harness import (
     TaskOf,
     TaskRuntime,
     TaskState,
+    Tx,
     conversation_value,
     session_value,
 )
 from pico_harness.errors import BuilderError
+from pico_store.address import Seq
 from tests.harness.worlds import World, on_loop
 
 
@@ -90,3 +93,48 @@ async def test_a_stored_value_of_another_type_is_named_and_readable_untyped(worl
         await harness.value(TEXT).get()
 
     assert await harness.value(session_value("text")).get() == ["no", "text"]
+
+
+class Wide(TaskState, frozen=True):
+    """Tuples within tuples, lists, dictionaries and records."""
+
+    numbers: tuple[int, ...] = ()
+    pairs: list[tuple[str, tuple[int, int]]] = field(default_factory=list)
+    named: dict[str, tuple[Plan, ...]] = field(default_factory=dict)
+    anything: object = None
+
+
+class Widely(TaskKind[Wide | Over]):
+    name = "widely"
+    states = {Wide: "start", Over: "terminal"}  # noqa: RUF012 - a declaration
+
+    async def execute(self, task: TaskOf[Wide | Over], runtime: TaskRuntime) -> None:
+        await runtime.commit(lambda tx: tx.settle(task.id, Over()))
+
+    recover = execute
+    abort = execute
+
+
+WIDE = session_value("wide", Wide)
+
+
+@on_loop
+async def test_tuples_are_stored_as_lists_and_read_as_declared(world: World) -> None:
+    """STATE-2."""
+    kind = Widely()
+    harness = await world.open(kind)
+    root = await harness.root()
+    wide = Wide((1, 2), [("a", (3, 4))], {"plans": (Plan(1), Plan(2))}, ((5,), {"b": (6,)}))
+
+    def plan(tx: Tx) -> Seq:
+        tx.value(WIDE).set(wide)
+        return tx.task(kind, wide)
+
+    id = await root.commit(plan)
+
+    read = replace(wide, anything=[[5], {"b": [6]}])
+    assert await harness.value(WIDE).get() == read
+    task = await harness.get_task(kind, id)
+    assert task is not None
+    assert task.state == read
+    assert wide.anything == ((5,), {"b": (6,)})
