@@ -76,7 +76,7 @@ class ConversationHandle:
         Raises:
             UnknownConversationError: It was deleted.
         """
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         found = self._driver.storage.get_conversations((self.id,)).get(self.id)
         if found is None:
             raise UnknownConversationError("PAGE-6", "", f"no conversation {self.id}")
@@ -222,7 +222,7 @@ class ConversationHandle:
 
     async def result(self, input_id: Seq, *, call: Call | None = None) -> InputResult | None:
         """Return what became of an input, or ``None`` if there is no such input here."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         check_id(input_id, "input_id")
         return inbox.read_result(self._driver.storage, self.id, input_id)
 
@@ -247,7 +247,7 @@ class ConversationHandle:
         self, kind: TaskType[S], *, call: Call | None = None
     ) -> dict[str, object | None]:
         """Return the values that a kind declares, as they are here; absent ones as ``None``."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return read_config(self._driver, kind, self.id)
 
     async def configure(
@@ -272,7 +272,7 @@ class ConversationHandle:
         It is a copy. Cost: what was appended since any handle of the conversation asked; a position
         before the newest entry is read from storage.
         """
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return self._caches.context(self._cache, at)
 
 

@@ -31,6 +31,7 @@ from pico_harness.errors import (
 from pico_harness.faults import FaultReport, tell, words
 from pico_harness.kinds import TaskDeclaration
 from pico_harness.line import Line
+from pico_harness.losses import forget_losses, store_losses
 from pico_harness.operations import Commit, Returned, Step, ending
 from pico_harness.registry import Kinds
 from pico_harness.scheduler import (
@@ -47,15 +48,12 @@ from pico_harness.scheduler import (
 from pico_harness.telemetry import Span, Telemetry, begin_span
 from pico_harness.tx import ScratchTx, Tx
 from pico_harness.waits import Outcome, Waiter
-from pico_store.address import ScratchAddress, Seq
+from pico_store.address import Seq
 from pico_store.batch import (
     Batch,
     MainBatch,
     MainWrite,
-    ScratchBatch,
     SettleTask,
-    ValueDelete,
-    ValueSet,
 )
 from pico_store.errors import RetryableError
 from pico_store.limits import BATCH_WRITES_MAX
@@ -67,9 +65,6 @@ T = TypeVar("T")
 
 Run: TypeAlias = Callable[[Invocation, Task], Coroutine[object, object, None]]
 """Calls the method of a task's kind."""
-
-CRASHES = "pico.crashes"
-"""The scratch value that counts how often a task was lost in flight (TASKS-5)."""
 
 _LOG = logging.getLogger("pico_harness")
 
@@ -185,7 +180,14 @@ class Driver:
         assert self.away is not None
         return self.away(partial(self.storage.commit, batch))
 
-    def check_reading(self, call: Call | None) -> None:
+    async def reading(self, call: Call | None) -> None:
+        """Refuse a read that may not be now; give the event loop a turn if one is due."""
+        self._check_reading(call)
+        if self.line.is_turn_due():
+            await asyncio.sleep(0)
+            self._check_reading(call)
+
+    def _check_reading(self, call: Call | None) -> None:
         """Refuse a read by a cancelled call, within a builder, or once the session ends."""
         cancellation = calling(call).cancellation
         if cancellation.requested:
@@ -407,8 +409,7 @@ class Driver:
             live = self.scheduler.live.get(invocation.task_id)
             if live is None or self.scheduler.phase not in ("open", "stopping"):
                 return None
-            address = ScratchAddress(invocation.task_id, CRASHES)
-            return ScratchBatch(invocation.task_id, (ValueSet(address, live.crashes),))
+            return store_losses(live)
 
         def after(step: Step[None]) -> None:
             if step.wrote:
@@ -432,23 +433,12 @@ class Driver:
             if live is None or not self.scheduler.crashed(id):
                 problem = f"task {id} is not parked for having been lost in flight"
                 raise UnknownTaskError("TASKS-5", f"{problem}; allowed: one that is")
-            return self.forget_crash(id) if live.counted else None
+            return forget_losses(live) if live.counted else None
 
         def after(step: Step[None]) -> None:
             step.actions += self.scheduler.resumed(id)
 
         await self.line.run(Step(self, before, after), call)
-
-    def holds_crash(self, id: Seq) -> bool:
-        """Tell whether a count of losses is stored for a live task."""
-        # One that went back to its start after a loss was not asked for its count at open.
-        address = ScratchAddress(id, CRASHES)
-        return self.scheduler.live[id].counted or self.storage.get_value(address) is not None
-
-    def forget_crash(self, id: Seq) -> Batch:
-        """Return what takes the count of a live task away."""
-        self.scheduler.live[id].counted = False
-        return ScratchBatch(id, (ValueDelete(ScratchAddress(id, CRASHES)),))
 
     # --- Faults ---
 

@@ -62,7 +62,7 @@ class ValueHandle(_Bound, Generic[T]):
 
     async def get(self, at: At | None = None, *, call: Call | None = None) -> T | None:
         """Return the value, or ``None`` where it is absent; ``at`` an entry, if it rewinds."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         version = self._driver.storage.get_value(self._address, at)
         return None if version is None else self._name.decode(version.value)
 
@@ -94,7 +94,7 @@ class ListHandle(_Bound, Generic[T]):
         self, query: ListQuery | None = None, *, call: Call | None = None
     ) -> Page[Element[T]]:
         """Return a page of its elements."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         asked = query if query is not None else ListQuery()
         page = self._driver.storage.read_list(self._address, asked)
         items = [Element(item.id, self._name.decode(item.value)) for item in page.items]

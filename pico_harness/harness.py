@@ -141,12 +141,12 @@ class Harness(SessionReads):
 
     async def root(self, *, call: Call | None = None) -> ConversationHandle:
         """Return a handle of the root conversation, whose id is 1."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return self._conversations.handle(ROOT)
 
     async def conversation(self, id: Seq, *, call: Call | None = None) -> ConversationHandle | None:
         """Return a handle of a conversation, or ``None`` if it does not exist."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return self._conversations.find(id)
 
     async def delete_conversation(self, id: Seq, *, call: Call | None = None) -> None:
@@ -218,7 +218,7 @@ class Harness(SessionReads):
 
     async def inspect(self, *, call: Call | None = None) -> Inspection:
         """Return the live tasks by what would become of them; starts nothing."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         scheduler = self._driver.scheduler
         lists: dict[str, list[Task]] = {"start": [], "inflight": [], "orphaned": [], "parked": []}
         for id in sorted(scheduler.live.ids()):
@@ -250,7 +250,7 @@ class Harness(SessionReads):
 
     async def acceptance(self, request_id: str, *, call: Call | None = None) -> Receipt | None:
         """Return the receipt of a request, or ``None`` if it was never accepted (IN-2)."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         check_name(request_id, "request_id")
         return inbox.read_receipt(self._driver.storage, request_id)
 

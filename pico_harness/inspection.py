@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pico_harness.arguments import check_instance
-from pico_harness.driver import CRASHES
-from pico_harness.live import LiveIndex, LiveTask
+from pico_harness.live import LiveIndex
+from pico_harness.losses import read_losses
 from pico_harness.registry import Registry
 from pico_harness.task_kind import RunnableKind
-from pico_store.address import ScratchAddress, Seq
+from pico_store.address import Seq
 from pico_store.query import TaskQuery
 from pico_store.records import Task
 from pico_store.storage import Storage
@@ -61,7 +61,7 @@ def read_live(storage: Storage) -> LiveIndex:
     """
     live = LiveIndex(_live_tasks(storage))
     for id in live.ids():
-        _count_losses(storage, live[id])
+        read_losses(storage, live[id])
     return live
 
 
@@ -107,14 +107,3 @@ def _live_tasks(storage: Storage) -> list[Task]:
         if page.next is None:
             return found
         after = page.next
-
-
-def _count_losses(storage: Storage, live: LiveTask) -> None:
-    """Count how often a task was lost in flight in a row, this time included (TASKS-5)."""
-    task = live.task
-    if task.role != "inflight" and not task.abort:
-        return
-    version = storage.get_value(ScratchAddress(task.id, CRASHES))
-    live.counted = version is not None
-    before = version.value if version is not None else 0
-    live.crashes = before + 1 if isinstance(before, int) else 1

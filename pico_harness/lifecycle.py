@@ -8,6 +8,7 @@ import logging
 from pico_harness.call import Call
 from pico_harness.driver import Driver
 from pico_harness.errors import SessionClosedError, WaitCycleError
+from pico_harness.losses import forget_losses, holds_losses
 from pico_harness.operations import Step
 from pico_harness.scheduler import Action
 from pico_store.batch import Batch, MainBatch, PatchTask
@@ -151,8 +152,10 @@ class Lifecycle:
             for id in live.ids():
                 # Those that could not run here were not closed in peace: they were not touched.
                 known = driver.kinds.has_task_kind(live[id].task.kind)
-                if known and not driver.scheduler.parked(live[id]) and driver.holds_crash(id):
-                    driver.storage.commit(driver.forget_crash(id))
+                if not known or driver.scheduler.parked(live[id]):
+                    continue
+                if holds_losses(driver.storage, live[id]):
+                    driver.storage.commit(forget_losses(live[id]))
         except PicoError:
             # A count too high parks a task a little early, which its host can undo.
             pass

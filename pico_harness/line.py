@@ -133,11 +133,15 @@ class Line:
         """
         self.check_outside()
         run = self._run_here if self._carrier is None else self._run_queued
+        return self._with_turn(run(operation, call)) if self.is_turn_due() else run(operation, call)
+
+    def is_turn_due(self) -> bool:
+        """Count one operation, or one read, and tell whether the event loop gets a turn with it."""
         self._left_in_turn -= 1
         if self._left_in_turn:
-            return run(operation, call)
+            return False
         self._left_in_turn = OPERATIONS_A_TURN
-        return self._with_turn(run(operation, call))
+        return True
 
     async def _run_here(self, operation: Operation[T], call: Call) -> T:
         if call.cancellation.reason is not None:

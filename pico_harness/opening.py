@@ -25,6 +25,7 @@ from pico_harness.faults import FaultReport
 from pico_harness.inbox import Intake
 from pico_harness.inspection import CRASHES_MAX, read_live
 from pico_harness.links import read_links
+from pico_harness.live import LiveIndex
 from pico_harness.owned import own_task
 from pico_harness.registry import Registry
 from pico_harness.runtime import TaskRuntime
@@ -111,21 +112,7 @@ def make_driver(
     _check_free(storage)
     known = _Kinds(kinds)
     live = read_live(storage)
-    links = read_links(storage, live)
-
-    # The three need one another: links are found in the live index and in storage.
-    def above(conversation: Seq) -> Seq | None:
-        return links[conversation] if conversation in links else admission.above(conversation)
-
-    ancestry = Ancestry(above)
-    scheduler = Scheduler(
-        live, ancestry, known.has_task_kind, known.read_problem, crashes_max=options.crashes_max
-    )
-    admission = Admission(scheduler, storage)
-    for task_id in live.ids():
-        ancestry.hold(live[task_id].task.conversation_id)
-    # From here on the ancestry has what is needed; what is asked later may have changed.
-    links.clear()
+    scheduler, admission = _make_scheduler(storage, live, known, options.crashes_max)
 
     def run(invocation: Invocation, task: Task) -> Coroutine[object, object, None]:
         runtime = TaskRuntime(driver, conversations, invocation)
@@ -161,6 +148,27 @@ def make_driver(
         closed()
         raise
     return driver, conversations
+
+
+def _make_scheduler(
+    storage: Storage, live: LiveIndex, known: _Kinds, crashes_max: int
+) -> tuple[Scheduler, Admission]:
+    links = read_links(storage, live)
+
+    # The three need one another: links are found in the live index and in storage.
+    def above(conversation: Seq) -> Seq | None:
+        return links[conversation] if conversation in links else admission.above(conversation)
+
+    ancestry = Ancestry(above)
+    scheduler = Scheduler(
+        live, ancestry, known.has_task_kind, known.read_problem, crashes_max=crashes_max
+    )
+    admission = Admission(scheduler, storage)
+    for task_id in live.ids():
+        ancestry.hold(live[task_id].task.conversation_id)
+    # From here on the ancestry has what is needed; what is asked later may have changed.
+    links.clear()
+    return scheduler, admission
 
 
 def _hold(storage: Storage) -> None:

@@ -39,7 +39,7 @@ class SessionReads:
         self, kind: EntryKind[D] | Seq, id: Seq | None = None, /, *, call: Call | None = None
     ) -> Entry | None:
         """Return an entry, or ``None``; with a kind, also ``None`` if it is of another."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         if id is None:
             asked: Seq = kind  # type: ignore[assignment]
             return self._driver.storage.get_entries((asked,)).get(asked)
@@ -52,12 +52,12 @@ class SessionReads:
         self, ids: Iterable[Seq], *, call: Call | None = None
     ) -> dict[Seq, Entry]:
         """Return the named entries in the order asked; unknown ids are left out."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return self._driver.storage.get_entries(ids)
 
     async def entries(self, query: EntryQuery, *, call: Call | None = None) -> Page[Entry]:
         """Return a page of a transcript, inherited entries included."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return self._driver.storage.scan_entries(query)
 
     @overload
@@ -70,7 +70,7 @@ class SessionReads:
         self, kind: TaskType[S] | Seq, id: Seq | None = None, /, *, call: Call | None = None
     ) -> Task | TaskOf[S | Ended] | None:
         """Return a task, or ``None``; with a kind, also ``None`` if it is of another."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         if id is None:
             asked: Seq = kind  # type: ignore[assignment]
             return self._driver.storage.get_tasks((asked,)).get(asked)
@@ -96,7 +96,7 @@ class SessionReads:
         call: Call | None = None,
     ) -> dict[Seq, Task] | dict[Seq, TaskOf[S | Ended]]:
         """Return the named tasks in the order asked; those of other kinds are left out."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         if ids is None:
             return self._driver.storage.get_tasks(kind)  # type: ignore[arg-type]
         check_task_kind(kind)
@@ -106,12 +106,12 @@ class SessionReads:
 
     async def tasks(self, query: TaskQuery, *, call: Call | None = None) -> Page[Task]:
         """Return a page of tasks."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return self._driver.storage.scan_tasks(query)
 
     async def conversations(
         self, query: ConversationQuery, *, call: Call | None = None
     ) -> Page[Conversation]:
         """Return a page of conversations."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return self._driver.storage.scan_conversations(query)

@@ -116,12 +116,12 @@ class TaskRuntime(SessionReads):
         self, kind: TaskType[S], *, call: Call | None = None
     ) -> dict[str, object | None]:
         """Return the values that a kind declares, as they are in the task's conversation."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return read_config(self._driver, kind, self.conversation_id)
 
     async def conversation(self, id: Seq, *, call: Call | None = None) -> ConversationHandle | None:
         """Return a handle of a conversation, or ``None``; what it writes is in the task's name."""
-        self._driver.check_reading(call)
+        await self._driver.reading(call)
         return self._conversations.find(id, self._invocation)
 
     async def abort_task(self, id: Seq, *, call: Call | None = None) -> bool:

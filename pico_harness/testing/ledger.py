@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pico_harness.driver import CRASHES
+from pico_harness.losses import CRASHES
 from pico_store.address import ConversationAddress, ScratchAddress, Seq
 from pico_store.batch import Batch, MainBatch, PatchTask, SettleTask, ValueDelete, ValueSet
 from pico_store.records import (

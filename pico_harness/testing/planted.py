@@ -301,7 +301,7 @@ _LIFE: Final = (
     ),
     _fault(
         "losses in flight are counted from one again",
-        "inspection:_count_losses",
+        "losses:read_losses",
         "live.crashes = before + 1 if isinstance(before, int) else 1",
         "live.crashes = 1",
     ),
@@ -314,7 +314,7 @@ _LIFE: Final = (
     _fault(
         "a clean close counts as a loss",
         "lifecycle:Lifecycle._end_storage",
-        "if known and not driver.scheduler.parked(live[id]) and driver.holds_crash(id):",
+        "if holds_losses(driver.storage, live[id]):",
         "if False:",
     ),
     _fault(

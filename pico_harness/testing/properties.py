@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pico_harness.call import HOST, Invocation
-from pico_harness.driver import CRASHES, Driver
+from pico_harness.driver import Driver
 from pico_harness.errors import HarnessError, SessionFaultedError, TaskParkedError
 from pico_harness.live import LiveIndex
+from pico_harness.losses import CRASHES
 from pico_harness.scheduler import Action, Broken, Drained, Resolve, Signal, Start
 from pico_harness.testing.ledger import Fact, Ledger
 from pico_harness.waits import Waiter

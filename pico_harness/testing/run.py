@@ -9,8 +9,8 @@ from random import Random
 from typing import cast
 
 from pico_harness.call import HOST
-from pico_harness.driver import CRASHES
 from pico_harness.harness import Harness
+from pico_harness.losses import CRASHES
 from pico_harness.opening import Options
 from pico_harness.task_kind import RunnableKind
 from pico_harness.testing.facts import check_facts

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pico_harness import line
 from tests.harness.worlds import MODES, World, make_world
+
+
+@pytest.fixture(autouse=True)
+def _turns_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no turn of the loop depend on how busy the machine is."""
+    monkeypatch.setattr(line, "SECONDS_A_TURN", math.inf)
 
 
 @pytest.fixture(params=MODES)

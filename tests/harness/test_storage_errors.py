@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pico_harness import EntryDraft, Harness, TaskRuntime, Tx
-from pico_harness.driver import CRASHES
 from pico_harness.errors import RejectedError, SessionClosedError, SessionFaultedError
 from pico_harness.harness import ROOT
+from pico_harness.losses import CRASHES
 from pico_store.address import ScratchAddress, Seq
 from pico_store.batch import Batch, MainBatch, ScratchBatch, SettleTask
 from pico_store.errors import (

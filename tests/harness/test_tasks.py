@@ -16,8 +16,8 @@ from pico_harness import (
     TaskRuntime,
     Tx,
 )
-from pico_harness.driver import CRASHES
 from pico_harness.errors import CallCancelledError, SessionFaultedError, TaskParkedError
+from pico_harness.losses import CRASHES
 from pico_store.address import ScratchAddress
 from pico_store.batch import ScratchBatch, ValueSet
 from tests.harness.scripted import (

@@ -13,6 +13,7 @@ from pico_harness import (
     Options,
     TaskRuntime,
     Tx,
+    line,
     session_value,
 )
 from pico_harness.errors import SessionFaultedError, StaleInvocationError
@@ -44,7 +45,26 @@ async def test_a_host_that_commits_in_a_loop_gives_turns(world: World) -> None:
 
 
 @on_loop
-async def test_commits_that_take_long_give_turns_sooner(memory: World) -> None:
+async def test_who_asks_again_and_again_gives_turns(world: World) -> None:
+    """A loop that waits for a task by looking at it lets the task run."""
+    kind = Script()
+    harness = await world.open(kind)
+    root = await harness.root()
+    id = await root.commit(lambda tx: tx.task(kind, Planned()))
+    driving = asyncio.ensure_future(root.drive())
+    looks = 0
+    while (await harness.get_task(id)).role != "terminal":  # type: ignore[union-attr]
+        looks += 1
+        assert looks < MANY
+
+    assert await driving == "idle"
+
+
+@on_loop
+async def test_commits_that_take_long_give_turns_sooner(
+    memory: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "SECONDS_A_TURN", SECONDS_A_TURN)
     harness = await memory.open()
     clock = iter(range(10**9))
     # Every second look at it shows the end of an operation.

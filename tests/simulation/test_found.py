@@ -40,9 +40,9 @@ def test_a_clean_close_forgets_the_losses_of_a_task_that_went_back_to_its_start(
 
 def test_that_scenario_shows_the_fault_that_it_is_for() -> None:
     before = Edit(
-        "driver:Driver.holds_crash",
-        "self.scheduler.live[id].counted or self.storage.get_value(address) is not None",
-        "self.scheduler.live[id].counted",
+        "lifecycle:Lifecycle._end_storage",
+        "if holds_losses(driver.storage, live[id]):",
+        "if live[id].counted:",
     )
     with planted(Planted("as it was", (before,))):
         report = simulated(BACK_TO_START)
