@@ -16,6 +16,7 @@ from typing import Final, cast
 import lmdb
 import msgspec
 
+from pico_lmdb.dictionaries import newest_dictionary
 from pico_lmdb.engine import Transaction, Tree
 from pico_lmdb.failures import DAMAGE, READERS_MAX, is_full, translate
 from pico_lmdb.folder import (
@@ -29,9 +30,7 @@ from pico_lmdb.folder import (
     make_files,
     sync_folder,
 )
-from pico_lmdb.layout import COUNTER, DICTIONARY, FORMAT, FORMAT_VERSION, MAIN, TREES
-from pico_lmdb.layout import dictionary_key as key_of_dictionary
-from pico_lmdb.rows import DictionaryRow, decode_dictionary, unseal
+from pico_lmdb.layout import COUNTER, FORMAT, FORMAT_VERSION, TREES
 from pico_store.compression import LEVEL, Compression
 from pico_store.errors import (
     NotAStoreError,
@@ -227,8 +226,27 @@ class Environment:
         finally:
             self.resume()
 
+    def replace_file(self, path: str) -> None:
+        """Let another file take the place of the data file.
+
+        The file is not open meanwhile, so that whatever fails or interrupts this, no commit can
+        reach one that has no name any more.
+
+        Raises:
+            OSError: The file could not be replaced; the one that was there is open again.
+        """
+        self.pause()
+        try:
+            self.engine.close()
+            try:
+                os.rename(path, os.path.join(self.path, DATA_FILE))
+            finally:
+                self._open_again()
+        finally:
+            self.resume()
+
     def reopen(self) -> None:
-        """Open the file anew, after it was replaced or an error left LMDB in doubt."""
+        """Open the file anew, after an error left LMDB in doubt."""
         self.pause()
         try:
             self._open_again()
@@ -259,7 +277,7 @@ class Environment:
         if found is None:
             reading = self.begin_read() if transaction is None else transaction
             try:
-                newest = self.newest_dictionary(reading)
+                newest = newest_dictionary(self.path, reading)
                 if newest is None:
                     found = Compression(LEVEL)
                 else:
@@ -273,24 +291,6 @@ class Environment:
     def forget_dictionary(self) -> None:
         """Look for the newest dictionary again when it is needed next."""
         self._compression = None
-
-    def newest_dictionary(self, transaction: Transaction) -> tuple[int, DictionaryRow] | None:
-        """Return the number and the row of the newest dictionary, if there is any.
-
-        Raises:
-            StoreDamagedError: It is not what was written.
-        """
-        cursor = transaction.cursor()
-        there = cursor.prev() if cursor.set_range(key_of_dictionary(2**32 - 1)) else cursor.last()
-        if not there or not cursor.key().startswith(DICTIONARY):
-            return None
-        key, stored = cursor.item()
-        number = int.from_bytes(key[len(DICTIONARY) :], "big")
-        row = unseal(MAIN, key, stored)
-        if row is None:
-            problem = f"dictionary {number} is damaged; run pico verify, restore a backup"
-            raise StoreDamagedError(f"{self.path}: {problem}")
-        return number, decode_dictionary(row)
 
     # --- Opening and closing ---
 

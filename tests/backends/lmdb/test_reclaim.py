@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import pico_lmdb.rebuild
 from pico_lmdb import LmdbStore, load, reclaim
 from pico_lmdb.layout import CONVERSATIONS, MAIN, TREES
 from pico_lmdb.rebuild import rebuild
@@ -244,6 +245,50 @@ def test_a_vacuum_that_fails_leaves_the_file(
     assert sorted(os.listdir(path)) == ["data.mdb", "format", "lock.mdb"]
     assert list(storage.export()) == before
     storage.commit(noting(storage))
+
+
+@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), KeyboardInterrupt()])
+def test_what_is_committed_after_a_vacuum_that_failed_late_is_in_the_new_file(
+    path: str, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    def fail(folder: str) -> None:
+        raise failure
+
+    with closing(LmdbStore(path)) as store:
+        storage = store.create("a")
+        fill(storage)
+        with monkeypatch.context() as patch:
+            patch.setattr(pico_lmdb.rebuild, "sync_folder", fail)
+            with pytest.raises((StoreIOError, KeyboardInterrupt)):
+                store.vacuum()
+        storage.commit(noting(storage))
+        last = storage.last_seq
+
+    with closing(LmdbStore(path)) as store:
+        assert store.open("a").last_seq == last
+
+
+def test_no_commit_reaches_a_file_that_an_interrupted_vacuum_replaced(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def replace(source: str, target: str) -> None:
+        rename(source, target)
+        raise KeyboardInterrupt
+
+    with closing(LmdbStore(path)) as store:
+        storage = store.create("a")
+        fill(storage)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", replace)
+            with pytest.raises(KeyboardInterrupt):
+                store.vacuum()
+        storage.commit(noting(storage))
+        last = storage.last_seq
+
+    with closing(LmdbStore(path)) as store:
+        assert store.open("a").last_seq == last
 
 
 # --- Deletion and loading ---
