@@ -223,7 +223,7 @@ def test_of_two_that_train_at_once_one_dictionary_stays(
             store._writer.update("vacuum", partial(put, train(samples) or b""), sync=False)
             store._environment.forget_dictionary()
             _write(storage, 20)
-            return train(samples[::2])
+            return train(samples[50:])
 
         def put(dictionary: bytes, transaction: Transaction) -> None:
             key = dictionary_key(1)
