@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 from typing import Final, cast
 
 import lmdb
@@ -26,6 +27,7 @@ from pico_lmdb.folder import (
     check_folder,
     check_headers,
     check_version,
+    decode_version,
     is_writable,
     make_files,
     sync_folder,
@@ -36,7 +38,6 @@ from pico_store.errors import (
     NotAStoreError,
     StorageClosedError,
     StoreBusyError,
-    StoreDamagedError,
     StoreFullError,
     StoreUnusableError,
 )
@@ -70,7 +71,8 @@ class Environment:
         self._map_bytes = map_bytes
         self._compression: Compression | None = None
         self._changed = threading.Condition(threading.Lock())
-        self._reading: list[None] = []
+        self._reading: list[int] = []
+        """For each read that is under way, its thread."""
         self._paused = False
         try:
             if is_writable(path):
@@ -101,7 +103,7 @@ class Environment:
         """
         # A reader counts itself and then looks whether it may; who pauses says so and then
         # counts. One of the two sees the other, without a lock in the way of every read.
-        self._reading.append(None)
+        self._reading.append(get_ident())
         if self._paused or self.ended:
             self._leave()
             self._enter()
@@ -134,8 +136,10 @@ class Environment:
 
     def end_read(self, transaction: Transaction) -> None:
         """End a read transaction."""
-        transaction.abort()
-        self._leave()
+        try:
+            transaction.abort()
+        finally:
+            self._leave()
 
     def holds(self, tree: int, key: bytes) -> bool:
         """Tell whether a tree has a key: the least that can be read."""
@@ -152,10 +156,10 @@ class Environment:
                 self._changed.wait()
             if self.ended:
                 raise StorageClosedError(f"{self.path}: the store is {self.ended}")
-            self._reading.append(None)
+            self._reading.append(get_ident())
 
     def _leave(self) -> None:
-        self._reading.pop()
+        self._reading.remove(get_ident())
         if self._paused:
             with self._changed:
                 self._changed.notify_all()
@@ -164,8 +168,12 @@ class Environment:
         """Let no read begin, and wait for those under way; the caller holds ``lock``."""
         with self._changed:
             self._paused = True
+            # This thread reads nothing now: what it has there, an interrupt kept from ending.
+            while (own := get_ident()) in self._reading:
+                self._reading.remove(own)
             while self._reading:
-                self._changed.wait()
+                # An interrupt may have kept the last one from waking anybody.
+                self._changed.wait(0.05)
 
     def resume(self) -> None:
         """Let reads begin again."""
@@ -394,19 +402,12 @@ class Environment:
                 if transaction.stat()["entries"]:
                     raise NotAStoreError(f"{self.path}: an LMDB file of another program")
                 return False
-            check_version(self.path, self._version(found))
+            check_version(self.path, decode_version(self.path, found))
             if writable:
                 self.trees = self._opened(partial(self.engine.open_db, txn=transaction))
         if not writable:
             self.trees = self._opened(self.engine.open_db)
         return True
-
-    def _version(self, found: bytes) -> int:
-        try:
-            return msgspec.msgpack.decode(found, type=int)
-        except msgspec.DecodeError as error:
-            problem = f"{self.path}: its format is {found[:20]!r} ({error})"
-            raise StoreDamagedError(f"{problem}; restore a backup") from error
 
     def _opened(self, open_db: Callable[..., Tree]) -> list[Tree]:
         trees: list[Tree] = [None]

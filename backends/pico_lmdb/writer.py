@@ -40,6 +40,8 @@ Until then no page that became free since such a reader began is used again.
 """
 _SHARED_MAX: Final = 128
 _IO_ERROR: Final = 5
+_AT_ONCE: Final = (False,)
+"""How a lock is asked for that is not waited for."""
 
 Change: TypeAlias = Callable[[Transaction], None]
 """What a transaction does; it is run again if the map has to grow in between."""
@@ -88,13 +90,15 @@ class Writer:
             RetryableError: Nothing became durable.
             CommitUncertainError: The commit itself failed in a way that may have succeeded.
         """
-        self._wait()
+        held: list[bool] = []
         try:
+            self._wait(held)
             self._transact(act, change)
             if sync:
                 self._sync()
         finally:
-            self._environment.lock.release()
+            if held and held[-1]:
+                self._environment.lock.release()
 
     def write_frame(
         self, memo: Memo, epoch: bytes, batch: ScratchBatch, seq: Seq, body: bytes
@@ -120,11 +124,13 @@ class Writer:
         # As `rows.seal` does: the main tree's number is 0.
         row += four(crc32(key + row))
         environment = self._environment
-        lock = environment.lock
-        if not lock.acquire(False):
-            self._wait()
         at_the_end = False
+        held: list[bool] = []
         try:
+            # As `_wait` does, without the call.
+            held.extend(map(environment.lock.acquire, _AT_ONCE))
+            if not held[0]:
+                self._wait(held)
             try:
                 environment.take_turn_at_once()
             except BlockingIOError:
@@ -148,8 +154,11 @@ class Writer:
                 raise self.failed(error) from error
             raise translate(environment.path, "commit", error) from error
         finally:
-            environment.give_turn_back()
-            lock.release()
+            try:
+                environment.give_turn_back()
+            finally:
+                if held and held[-1]:
+                    environment.lock.release()
         return True
 
     def write(self, changes: Changes) -> None:
@@ -161,11 +170,13 @@ class Writer:
             CommitUncertainError: It may or may not be durable.
         """
         environment = self._environment
-        lock = environment.lock
-        if not lock.acquire(False):
-            self._wait()
         at_the_end = False
+        held: list[bool] = []
         try:
+            # As `_wait` does, without the call.
+            held.extend(map(environment.lock.acquire, _AT_ONCE))
+            if not held[0]:
+                self._wait(held)
             try:
                 environment.take_turn_at_once()
             except BlockingIOError:
@@ -187,12 +198,19 @@ class Writer:
                 raise self.failed(error) from error
             raise translate(environment.path, "commit", error) from error
         finally:
-            environment.give_turn_back()
-            lock.release()
+            try:
+                environment.give_turn_back()
+            finally:
+                if held and held[-1]:
+                    environment.lock.release()
 
-    def _wait(self) -> None:
-        """Wait for the lock as long as other threads may hold it up."""
-        if not self._environment.lock.acquire(timeout=self.busy_ms / 1000):
+    def _wait(self, held: list[bool]) -> None:
+        """Wait for the lock as long as other threads may hold it up, and note that it is held.
+
+        Both are one call of the interpreter's, so that no interrupt comes in between.
+        """
+        held.extend(map(self._environment.lock.acquire, (True,), (self.busy_ms / 1000,)))
+        if not held[-1]:
             problem = f"another thread has been writing for {self.busy_ms} ms; try again"
             raise StoreBusyError(f"{self._environment.path}: {problem}")
 
@@ -205,8 +223,8 @@ class Writer:
     def _transact(self, act: str, change: Change) -> None:
         """Commit a change; the lock is held."""
         environment = self._environment
-        environment.take_turn(self.busy_ms)
         try:
+            environment.take_turn(self.busy_ms)
             self._transact_in_turn(act, change)
         finally:
             environment.give_turn_back()
@@ -297,12 +315,14 @@ class Writer:
         """Write for all that wait, then hand the lead to the first that came meanwhile."""
         group: list[_Request] = []
         try:
-            self._wait()
+            held: list[bool] = []
             try:
+                self._wait(held)
                 group = self._take()
                 self._write_group(group)
             finally:
-                self._environment.lock.release()
+                if held and held[-1]:
+                    self._environment.lock.release()
         except BaseException as error:
             # Without a group the lock was not to be had, and all have waited for it.
             group = group or self._take()
