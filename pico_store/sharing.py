@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from itertools import islice, pairwise
 from typing import Final, Generic, TypeVar
 
@@ -79,20 +79,20 @@ class SharedCommits(Generic[R]):
 
     def __init__(
         self,
-        exclusive: Callable[[], AbstractContextManager[object]],
+        alone: Callable[[Callable[[], None]], None],
         write: Callable[[tuple[R, ...]], None],
         interrupted: Callable[[BaseException, tuple[R, ...]], PicoError | None],
     ) -> None:
         """Make a queue without commits.
 
         Args:
-            exclusive: Keeps every other writer of the process away while its block runs.
-            write: Makes a group durable, within `exclusive`. An error that is one commit's alone
+            alone: Calls a function, and keeps every other writer of the process away meanwhile.
+            write: Makes a group durable, within `alone`. An error that is one commit's alone
                 is left in its request; what is raised is the error of all.
             interrupted: Says what became of a group whose writing was interrupted, perhaps before
                 ``write`` began: the error of all that wait, or ``None`` if they are durable.
         """
-        self._exclusive = exclusive
+        self._alone = alone
         self._write = write
         self._interrupted = interrupted
         self._queue = threading.Lock()
@@ -140,19 +140,16 @@ class SharedCommits(Generic[R]):
 
     def _lead(self, leader: R) -> None:
         """Write for all that wait, then hand the lead to the first that came meanwhile."""
-        group: tuple[R, ...] = ()
         try:
-            with self._exclusive():
-                group = self._take(leader)
-                self._write(group)
+            self._alone(lambda: self._write(self._take(leader)))
         except BaseException as error:
             told: BaseException | None = error
             if not isinstance(error, PicoError):
-                told = self._interrupted(error, group or _group(leader))
-            elif not group:
+                told = self._interrupted(error, _group(leader))
+            elif not leader.group:
                 # The writer was not to be had, and all that wait have waited for it.
-                group = self._take(leader)
-            for request in group or _group(leader):
+                self._take(leader)
+            for request in leader.group:
                 request.error = request.error or told
             if told is not error:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -30,12 +31,15 @@ from pico_store.errors import (
     NotAStoreError,
     SessionExistsError,
     StoreDamagedError,
+    StoreIOError,
     StoreUnusableError,
     UnknownSessionError,
 )
 from pico_store.file_system import UNSHARED, file_system
 
 _MARKER: Final = "store.json"
+_TAKEN: Final = frozenset((errno.EEXIST, errno.ENOTEMPTY))
+"""What says that a folder has the name already."""
 _FORMAT: Final = "pico-jsonl-store"
 _VERSION: Final = 1
 _SESSION_FILES: Final = frozenset(("control", "main.jsonl", "spare.jsonl"))
@@ -256,13 +260,25 @@ def make_session(
         finally:
             os.close(working)
         if sync:
-            sync_folder(path)
+            _make_durable(path, place)
     except OSError as error:
-        if os.path.isdir(place.folder):
+        if error.errno in _TAKEN:
             problem = f"session {session_id!r:.80} exists already; open it, or choose another id"
             raise SessionExistsError("OWN-6", "sessionId", problem) from error
         raise translate(place.folder, "create", error) from error
     return place
+
+
+def _make_durable(path: str, place: Place) -> None:
+    """Make the name of a new session durable.
+
+    Where that fails the session stays: by now somebody may have opened it.
+    """
+    try:
+        sync_folder(path)
+    except OSError as error:
+        problem = f"{place.folder}: made, but its name could not be made durable: {error.strerror}"
+        raise StoreIOError(f"{problem}; check the disk, then open it or delete it") from error
 
 
 def _begin_folder(path: str) -> tuple[str, int]:

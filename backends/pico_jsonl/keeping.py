@@ -37,6 +37,7 @@ def vacuum_owned(session: Session) -> VacuumReport:
     Raises:
         OwnershipLostError: Somebody took it over.
         RetryableError: There was no room, and nothing has changed.
+        CommitUncertainError: The new log's name could not be made durable.
     """
     place, writer = session.place, session.writer
     with session.lock, writer.holding() as control:
@@ -62,8 +63,13 @@ def vacuum_owned(session: Session) -> VacuumReport:
                 writer.fault = CommitUncertainError(problem)
             raise
         if session.syncs:
-            # Until the name is durable, the old log may come back.
-            sync_folder(place.folder)
+            try:
+                sync_folder(place.folder)
+            except OSError as error:
+                # Until the name is durable, the old log may come back, without what is appended.
+                problem = f"{place.main}: a vacuum could not be made durable ({error.strerror}); "
+                writer.fault = CommitUncertainError(problem + "reopen the session")
+                raise writer.fault from error
         control.set(SYNCED, made.end if session.syncs else 0)
     return _report(place, before, old, made.state)
 
@@ -199,9 +205,13 @@ def backup_store(
                     temporary, session_id, epoch=epoch, fill=_filling(items), disk=disk, sync=True
                 )
             os.rename(temporary, path)
-            sync_folder(os.path.dirname(os.path.abspath(path)))
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        try:
+            sync_folder(os.path.dirname(os.path.abspath(path)))
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
             raise
     except OSError as error:
         # The name that it has meanwhile is gone again; whoever reads this knows the other one.

@@ -88,7 +88,10 @@ def scratch_tasks(folder: str) -> list[Seq]:
     found = []
     for name in os.listdir(folder):
         number = name[len(SCRATCH_START) : -len(_END)]
-        if name == f"{SCRATCH_START}{number}{_END}" and number.isascii() and number.isdigit():
+        # A copy named 02 is not the file of task 2.
+        if not number.isascii() or not number.isdigit() or number.startswith("0"):
+            continue
+        if name == f"{SCRATCH_START}{number}{_END}":
             found.append(Seq(int(number)))
     return sorted(found)
 

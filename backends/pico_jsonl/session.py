@@ -197,8 +197,12 @@ def check_in_place(place: Place, control: Control) -> None:
     except FileNotFoundError:
         same = False
     if not same:
-        problem = f"session {place.session!r:.60} was deleted; create it, or choose another id"
-        raise UnknownSessionError("OWN-6", "sessionId", problem)
+        raise _deleted(place)
+
+
+def _deleted(place: Place) -> UnknownSessionError:
+    problem = f"session {place.session!r:.60} was deleted; create it, or choose another id"
+    return UnknownSessionError("OWN-6", "sessionId", problem)
 
 
 def _remove_claims(claims: list[Claim]) -> None:
@@ -237,10 +241,14 @@ def open_control(place: Place) -> Control:
     """Open a session's control file for its owner.
 
     Raises:
+        UnknownSessionError: The session was deleted meanwhile.
         StoreIOError: It cannot be opened.
     """
     try:
         return Control(place.control, writable=True)
+    except FileNotFoundError as error:
+        # It would have been made; so the folder is gone.
+        raise _deleted(place) from error
     except OSError as error:
         problem = f"{place.control}: cannot be opened for writing: {error.strerror}; "
         problem += "correct that, or open the session read-only"

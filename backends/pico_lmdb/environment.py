@@ -11,11 +11,13 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 from typing import Final, cast
 
 import lmdb
 import msgspec
 
+from pico_lmdb.dictionaries import newest_dictionary
 from pico_lmdb.engine import Transaction, Tree
 from pico_lmdb.failures import DAMAGE, READERS_MAX, is_full, translate
 from pico_lmdb.folder import (
@@ -25,19 +27,17 @@ from pico_lmdb.folder import (
     check_folder,
     check_headers,
     check_version,
+    decode_version,
     is_writable,
     make_files,
     sync_folder,
 )
-from pico_lmdb.layout import COUNTER, DICTIONARY, FORMAT, FORMAT_VERSION, MAIN, TREES
-from pico_lmdb.layout import dictionary_key as key_of_dictionary
-from pico_lmdb.rows import DictionaryRow, decode_dictionary, unseal
+from pico_lmdb.layout import COUNTER, FORMAT, FORMAT_VERSION, TREES
 from pico_store.compression import LEVEL, Compression
 from pico_store.errors import (
     NotAStoreError,
     StorageClosedError,
     StoreBusyError,
-    StoreDamagedError,
     StoreFullError,
     StoreUnusableError,
 )
@@ -71,7 +71,8 @@ class Environment:
         self._map_bytes = map_bytes
         self._compression: Compression | None = None
         self._changed = threading.Condition(threading.Lock())
-        self._reading: list[None] = []
+        self._reading: list[int] = []
+        """For each read that is under way, its thread."""
         self._paused = False
         try:
             if is_writable(path):
@@ -102,7 +103,7 @@ class Environment:
         """
         # A reader counts itself and then looks whether it may; who pauses says so and then
         # counts. One of the two sees the other, without a lock in the way of every read.
-        self._reading.append(None)
+        self._reading.append(get_ident())
         if self._paused or self.ended:
             self._leave()
             self._enter()
@@ -135,8 +136,10 @@ class Environment:
 
     def end_read(self, transaction: Transaction) -> None:
         """End a read transaction."""
-        transaction.abort()
-        self._leave()
+        try:
+            transaction.abort()
+        finally:
+            self._leave()
 
     def holds(self, tree: int, key: bytes) -> bool:
         """Tell whether a tree has a key: the least that can be read."""
@@ -153,10 +156,10 @@ class Environment:
                 self._changed.wait()
             if self.ended:
                 raise StorageClosedError(f"{self.path}: the store is {self.ended}")
-            self._reading.append(None)
+            self._reading.append(get_ident())
 
     def _leave(self) -> None:
-        self._reading.pop()
+        self._reading.remove(get_ident())
         if self._paused:
             with self._changed:
                 self._changed.notify_all()
@@ -165,8 +168,12 @@ class Environment:
         """Let no read begin, and wait for those under way; the caller holds ``lock``."""
         with self._changed:
             self._paused = True
+            # This thread reads nothing now: what it has there, an interrupt kept from ending.
+            while (own := get_ident()) in self._reading:
+                self._reading.remove(own)
             while self._reading:
-                self._changed.wait()
+                # An interrupt may have kept the last one from waking anybody.
+                self._changed.wait(0.05)
 
     def resume(self) -> None:
         """Let reads begin again."""
@@ -227,8 +234,27 @@ class Environment:
         finally:
             self.resume()
 
+    def replace_file(self, path: str) -> None:
+        """Let another file take the place of the data file.
+
+        The file is not open meanwhile, so that whatever fails or interrupts this, no commit can
+        reach one that has no name any more.
+
+        Raises:
+            OSError: The file could not be replaced; the one that was there is open again.
+        """
+        self.pause()
+        try:
+            self.engine.close()
+            try:
+                os.rename(path, os.path.join(self.path, DATA_FILE))
+            finally:
+                self._open_again()
+        finally:
+            self.resume()
+
     def reopen(self) -> None:
-        """Open the file anew, after it was replaced or an error left LMDB in doubt."""
+        """Open the file anew, after an error left LMDB in doubt."""
         self.pause()
         try:
             self._open_again()
@@ -259,7 +285,7 @@ class Environment:
         if found is None:
             reading = self.begin_read() if transaction is None else transaction
             try:
-                newest = self.newest_dictionary(reading)
+                newest = newest_dictionary(self.path, reading)
                 if newest is None:
                     found = Compression(LEVEL)
                 else:
@@ -273,24 +299,6 @@ class Environment:
     def forget_dictionary(self) -> None:
         """Look for the newest dictionary again when it is needed next."""
         self._compression = None
-
-    def newest_dictionary(self, transaction: Transaction) -> tuple[int, DictionaryRow] | None:
-        """Return the number and the row of the newest dictionary, if there is any.
-
-        Raises:
-            StoreDamagedError: It is not what was written.
-        """
-        cursor = transaction.cursor()
-        there = cursor.prev() if cursor.set_range(key_of_dictionary(2**32 - 1)) else cursor.last()
-        if not there or not cursor.key().startswith(DICTIONARY):
-            return None
-        key, stored = cursor.item()
-        number = int.from_bytes(key[len(DICTIONARY) :], "big")
-        row = unseal(MAIN, key, stored)
-        if row is None:
-            problem = f"dictionary {number} is damaged; run pico verify, restore a backup"
-            raise StoreDamagedError(f"{self.path}: {problem}")
-        return number, decode_dictionary(row)
 
     # --- Opening and closing ---
 
@@ -394,19 +402,12 @@ class Environment:
                 if transaction.stat()["entries"]:
                     raise NotAStoreError(f"{self.path}: an LMDB file of another program")
                 return False
-            check_version(self.path, self._version(found))
+            check_version(self.path, decode_version(self.path, found))
             if writable:
                 self.trees = self._opened(partial(self.engine.open_db, txn=transaction))
         if not writable:
             self.trees = self._opened(self.engine.open_db)
         return True
-
-    def _version(self, found: bytes) -> int:
-        try:
-            return msgspec.msgpack.decode(found, type=int)
-        except msgspec.DecodeError as error:
-            problem = f"{self.path}: its format is {found[:20]!r} ({error})"
-            raise StoreDamagedError(f"{problem}; restore a backup") from error
 
     def _opened(self, open_db: Callable[..., Tree]) -> list[Tree]:
         trees: list[Tree] = [None]

@@ -169,6 +169,15 @@ def sync_folder(path: str) -> None:
         os.close(handle)
 
 
+def decode_version(path: str, found: bytes) -> int:
+    """Return the version of the format that a data file says it has."""
+    try:
+        return msgspec.msgpack.decode(found, type=int)
+    except msgspec.DecodeError as error:
+        problem = f"{path}: its format is {found[:20]!r} ({error})"
+        raise StoreDamagedError(f"{problem}; restore a backup") from error
+
+
 def check_version(path: str, version: int) -> None:
     """Refuse a format that is newer than this code's."""
     if version > FORMAT_VERSION:

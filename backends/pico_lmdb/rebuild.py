@@ -68,7 +68,7 @@ def _replace_file(environment: Environment, *, compress: bool) -> None:
             if name.startswith(_REBUILT):
                 os.unlink(os.path.join(environment.path, name))
         _copy_rows(environment, path, compress=compress)
-        os.rename(path, os.path.join(environment.path, DATA_FILE))
+        environment.replace_file(path)
     except BaseException as error:
         if os.path.exists(path):
             os.unlink(path)
@@ -76,8 +76,11 @@ def _replace_file(environment: Environment, *, compress: bool) -> None:
             problem = f"vacuum: {error.strerror}; nothing was changed"
             raise StoreIOError(f"{environment.path}: {problem}") from error
         raise
-    sync_folder(environment.path)
-    environment.reopen()
+    try:
+        sync_folder(environment.path)
+    except OSError as error:
+        problem = f"vacuum: the new file's name could not be made durable: {error.strerror}"
+        raise StoreIOError(f"{environment.path}: {problem}; vacuum again") from error
 
 
 def _copy_rows(environment: Environment, path: str, *, compress: bool) -> None:
@@ -167,7 +170,9 @@ def _train(environment: Environment, writer: Writer) -> None:
     row = seal(MAIN, key, pack(DictionaryRow(rows, trained)))
 
     def change(transaction: Transaction) -> None:
-        transaction.put(key, row)
+        # Another vacuum may have been quicker, and payloads need the one that it made.
+        if transaction.get(key) is None:
+            transaction.put(key, row)
 
     writer.update("vacuum", change, sync=environment.synced)
     environment.forget_dictionary()

@@ -41,11 +41,11 @@ from pico_lmdb.layout import (
     of_session,
 )
 from pico_lmdb.rebuild import rebuild
-from pico_lmdb.rows import SessionRow, decode_session, pack, seal
+from pico_lmdb.rows import SessionRow, decode_session, pack, seal, unseal
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.unshown import unshown_rows
 from pico_lmdb.writer import Writer
-from pico_store.errors import StoreIOError
+from pico_store.errors import StoreDamagedError, StoreIOError
 from pico_store.ownership import decode_owner, is_alive
 from pico_store.storage import Counters, VacuumReport
 
@@ -189,8 +189,12 @@ def _copy_file(environment: Environment, path: str) -> None:
 
 
 def _forget_owners(path: str) -> None:
-    """Owners stay with the original."""
-    size = os.stat(path).st_size + (16 << 20)
+    """Owners stay with the original.
+
+    Raises:
+        StoreDamagedError: A session's row is not what was written.
+    """
+    size = 2 * os.stat(path).st_size + (16 << 20)
     copy = lmdb.open(path, map_size=size, subdir=False, lock=False, sync=False)
     try:
         with copy.begin(write=True) as transaction:
@@ -202,7 +206,12 @@ def _forget_owners(path: str) -> None:
                         break
                     keys.append(key)
             for key in keys:
-                row = decode_session(transaction.get(key, b"")[:-4])
+                stored = unseal(MAIN, key, transaction.get(key, b""))
+                if stored is None:
+                    number = int.from_bytes(key[1:], "big")
+                    problem = f"backup: session {number} is damaged; run pico verify --salvage"
+                    raise StoreDamagedError(f"{os.path.dirname(path)}: {problem}")
+                row = decode_session(stored)
                 free = SessionRow(row.name, row.epoch, None)
                 transaction.put(key, seal(MAIN, key, pack(free)))
     finally:

@@ -11,6 +11,7 @@ import lmdb
 import msgspec
 from msgspec import Raw
 
+from pico_lmdb.dictionaries import newest_dictionary
 from pico_lmdb.engine import Cursor, Row
 from pico_lmdb.environment import Environment
 from pico_lmdb.failures import translate
@@ -229,7 +230,7 @@ class Snapshot:
 
     def newest_dictionary(self) -> tuple[int, DictionaryRow] | None:
         """Return the number and the row of the newest dictionary, if there is any."""
-        return self._environment.newest_dictionary(self._transaction)
+        return newest_dictionary(self._environment.path, self._transaction)
 
     def finds(self, tree: int, key: bytes) -> bool:
         """Tell whether LMDB finds a key."""

@@ -7,8 +7,7 @@ the others sleep until it has committed for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 from zlib import crc32
 
@@ -39,6 +38,8 @@ LOOK_EVERY: Final = 1_024
 Until then no page that became free since such a reader began is used again.
 """
 _IO_ERROR: Final = 5
+_AT_ONCE: Final = (False,)
+"""How a lock is asked for that is not waited for."""
 
 Change: TypeAlias = Callable[[Transaction], None]
 """What a transaction does; it is run again if the map has to grow in between."""
@@ -76,7 +77,7 @@ class Writer:
         self._environment = environment
         self.busy_ms = busy_ms
         """How long a commit waits for other threads."""
-        self.shared = SharedCommits[_Request](self._exclusive, self._write_group, self._interrupted)
+        self.shared = SharedCommits[_Request](self._alone, self._write_group, self._interrupted)
         self._begun = 0
         self.groups = 0
         """Transactions that ``power`` commits shared; each cost one sync."""
@@ -93,13 +94,15 @@ class Writer:
             RetryableError: Nothing became durable.
             CommitUncertainError: The commit itself failed in a way that may have succeeded.
         """
-        self._wait()
+        held: list[bool] = []
         try:
+            self._wait(held)
             self._transact(act, change)
             if sync:
                 self._sync()
         finally:
-            self._environment.lock.release()
+            if held and held[-1]:
+                self._environment.lock.release()
 
     def write_frame(
         self, memo: Memo, epoch: bytes, batch: ScratchBatch, seq: Seq, body: bytes
@@ -124,12 +127,13 @@ class Writer:
         row = head + body
         # As `rows.seal` does: the main tree's number is 0.
         row += four(crc32(key + row))
-        environment = self._environment
-        lock = environment.lock
-        if not lock.acquire(False):
-            self._wait()
-        at_the_end = False
+        environment, at_the_end = self._environment, False
+        held: list[bool] = []
         try:
+            # As `_wait` does, without the call.
+            held.extend(map(environment.lock.acquire, _AT_ONCE))
+            if not held[0]:
+                self._wait(held)
             try:
                 environment.take_turn_at_once()
             except BlockingIOError:
@@ -153,8 +157,11 @@ class Writer:
                 raise self.failed(error) from error
             raise translate(environment.path, "commit", error) from error
         finally:
-            environment.give_turn_back()
-            lock.release()
+            try:
+                environment.give_turn_back()
+            finally:
+                if held and held[-1]:
+                    environment.lock.release()
         return True
 
     def write(self, changes: Changes) -> None:
@@ -166,11 +173,13 @@ class Writer:
             CommitUncertainError: It may or may not be durable.
         """
         environment = self._environment
-        lock = environment.lock
-        if not lock.acquire(False):
-            self._wait()
         at_the_end = False
+        held: list[bool] = []
         try:
+            # As `_wait` does, without the call.
+            held.extend(map(environment.lock.acquire, _AT_ONCE))
+            if not held[0]:
+                self._wait(held)
             try:
                 environment.take_turn_at_once()
             except BlockingIOError:
@@ -192,12 +201,19 @@ class Writer:
                 raise self.failed(error) from error
             raise translate(environment.path, "commit", error) from error
         finally:
-            environment.give_turn_back()
-            lock.release()
+            try:
+                environment.give_turn_back()
+            finally:
+                if held and held[-1]:
+                    environment.lock.release()
 
-    def _wait(self) -> None:
-        """Wait for the lock as long as other threads may hold it up."""
-        if not self._environment.lock.acquire(timeout=self.busy_ms / 1000):
+    def _wait(self, held: list[bool]) -> None:
+        """Wait for the lock as long as other threads may hold it up, and note that it is held.
+
+        Both are one call of the interpreter's, so that no interrupt comes in between.
+        """
+        held.extend(map(self._environment.lock.acquire, (True,), (self.busy_ms / 1000,)))
+        if not held[-1]:
             problem = f"another thread has been writing for {self.busy_ms} ms; try again"
             raise StoreBusyError(f"{self._environment.path}: {problem}")
 
@@ -216,8 +232,8 @@ class Writer:
             ended: Called once it is committed, even if an interruption follows.
         """
         environment = self._environment
-        environment.take_turn(self.busy_ms)
         try:
+            environment.take_turn(self.busy_ms)
             self._transact_in_turn(act, change, ended)
         finally:
             environment.give_turn_back()
@@ -300,13 +316,15 @@ class Writer:
         """Make a batch durable together with those of other threads, in the same way."""
         self.shared.commit(_Request(changes, is_main))
 
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        self._wait()
+    def _alone(self, act: Callable[[], None]) -> None:
+        """Run what no other thread may write beside."""
+        held: list[bool] = []
         try:
-            yield
+            self._wait(held)
+            act()
         finally:
-            self._environment.lock.release()
+            if held and held[-1]:
+                self._environment.lock.release()
 
     def _write_group(self, group: tuple[_Request, ...]) -> None:
         trees = self._environment.trees

@@ -224,6 +224,10 @@ def _train(writer: Writer, packing: Packing) -> None:
         if has_dictionaries(db):
             sql = "SELECT number, payloads FROM dictionaries ORDER BY number DESC LIMIT 1"
             trained: list[Row] = db.execute(sql).fetchall()
+            if not trained or type(trained[0][1]) is not int:
+                # A number that was used must not come to stand for another dictionary.
+                problem = "vacuum: dictionaries are gone or damaged; run pico verify"
+                raise StoreDamagedError(f"{writer.path}: {problem}, restore a backup")
             number, trained_on = trained[0]
         if payloads < _GROWN * trained_on:
             return

@@ -82,9 +82,7 @@ class Writer:
         self.shares = durability == "power"
         self._main_level, self._scratch_level = _SYNCHRONOUS[durability]
         self.lock = threading.Lock()
-        self.shared = SharedCommits[_Request](
-            lambda: self.lock, self._write_group, self._interrupted
-        )
+        self.shared = SharedCommits[_Request](self._alone, self._write_group, self._interrupted)
         self._group: tuple[_Request, ...] = ()
         """Whose shared transaction was begun last."""
         self._stage = ""
@@ -263,6 +261,11 @@ class Writer:
             user.attach()
 
     # --- Sharing ---
+
+    def _alone(self, act: Callable[[], None]) -> None:
+        """Run what no other thread may write beside."""
+        with self.lock:
+            act()
 
     def _interrupted(self, error: BaseException, group: tuple[_Request, ...]) -> PicoError | None:
         """Say what became of the commits whose leader was interrupted; ``None``: they are durable.

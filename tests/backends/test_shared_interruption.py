@@ -274,7 +274,11 @@ def test_a_thread_that_is_interrupted_again_and_again_leaves_no_other_asleep() -
             threads[1].join(20)
         written.extend(group)
 
-    shared = SharedCommits[Request](lambda: gate, write, lambda error, group: None)
+    def alone(act: Callable[[], None]) -> None:
+        with gate:
+            act()
+
+    shared = SharedCommits[Request](alone, write, lambda error, group: None)
     ends: list[object] = ["hangs"] * len(requests)
 
     def run(index: int) -> None:

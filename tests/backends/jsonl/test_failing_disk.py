@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import pico_jsonl.folder
+import pico_jsonl.keeping
 from pico_jsonl import JsonlStore
 from pico_jsonl.disk import Disk
 from pico_jsonl.storage import JsonlStorage
@@ -294,6 +296,49 @@ def test_making_something_fails_at_any_write_and_leaves_nothing_behind(
         break
 
     assert tried >= 1
+    assert digest_of(path) == mark
+
+
+def _unsynced(folder: str) -> None:
+    raise OSError(errno.EIO, "Input/output error", folder)
+
+
+def test_a_session_whose_name_is_not_durable_is_not_said_to_have_been_there(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = JsonlStore(str(path))
+
+    def fail(folder: str) -> None:
+        if folder == str(path):
+            _unsynced(folder)
+
+    monkeypatch.setattr(pico_jsonl.folder, "sync_folder", fail)
+
+    with pytest.raises(StoreIOError, match="made, but its name could not be made durable"):
+        store.create("a")
+
+    assert [info.id for info in store.sessions()] == ["a"]
+    store.close()
+
+
+def test_a_vacuum_whose_log_has_no_durable_name_faults_the_handle(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with failing(path, "power") as (storage, _):
+        mark = digest(storage.export())
+    store = JsonlStore(str(path), durability="power")
+    storage = store.open("a")
+    monkeypatch.setattr(pico_jsonl.keeping, "sync_folder", _unsynced)
+
+    with pytest.raises(CommitUncertainError, match="could not be made durable"):
+        store.vacuum()
+    with pytest.raises(StorageFaultedError):
+        _ = storage.last_seq
+    with pytest.raises(StoreIOError):
+        store.backup(str(tmp_path / "backup"))
+
+    assert not (tmp_path / "backup").exists()
+    store.close()
     assert digest_of(path) == mark
 
 

@@ -61,6 +61,16 @@ def test_live_scratch_is_replayed_and_its_numbers_are_used(killed: Path) -> None
         assert len(storage.scan_batches(BatchQuery(limit=1000)).items) == 100 + 50 + 2
 
 
+@pytest.mark.parametrize("name", ["scratch-0{}.jsonl", "scratch-{}².jsonl", "scratch-{}.jsonl~"])
+def test_a_copy_of_a_scratch_file_is_not_read_as_scratch(killed: Path, name: str) -> None:
+    found = next(killed.glob("*/scratch-*.jsonl"))
+    number = found.stem.removeprefix("scratch-")
+    found.with_name(name.format(number)).write_bytes(found.read_bytes())
+
+    with opened(killed) as storage:
+        assert storage.last_seq == 150
+
+
 def test_clears_and_removals_in_scratch_count_for_the_numbers(killed: Path) -> None:
     with opened(killed) as storage:
         storage.commit(ScratchBatch(TASK, (ListRemove(FRAMES, Seq(150)), ListClear(FRAMES))))

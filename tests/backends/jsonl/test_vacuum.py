@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import pico_jsonl.store
 from pico_jsonl import JsonlStore
 from pico_jsonl.control import SYNCED, Control, read_control
+from pico_jsonl.folder import sweep
 from pico_jsonl.storage import JsonlStorage
 from pico_store.address import ConversationAddress, ScratchAddress, Seq, SessionAddress
 from pico_store.batch import ListAppend, MainBatch, ValueDelete, ValueSet
@@ -330,6 +332,24 @@ def items():
     sys.stdin.read()
 store.load("b", items())
 """
+
+
+def test_a_vacuum_passes_over_a_session_that_is_deleted_meanwhile(
+    store: JsonlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("a").close()
+    store.create("b").close()
+    before = store.sessions()
+
+    def late(path: str) -> None:
+        sweep(path)
+        monkeypatch.undo()
+        store.delete("a")
+
+    monkeypatch.setattr(pico_jsonl.store, "sweep", late)
+
+    assert store.vacuum().bytes_after > 0
+    assert store.sessions() == before[1:]
 
 
 def test_vacuum_removes_what_a_killed_load_left_and_no_other(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from functools import partial
 
 import lmdb
 import pytest
 
+import pico_lmdb.rebuild
 import pico_store.compression
 from pico_lmdb import LmdbStore
 from pico_lmdb.changes import Changes
-from pico_lmdb.layout import DICTIONARY, MAIN
+from pico_lmdb.engine import Transaction
+from pico_lmdb.layout import DICTIONARY, MAIN, dictionary_key
+from pico_lmdb.rows import DictionaryRow, seal
+from pico_lmdb.rows import pack as pack_row
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.storage import LmdbStorage
 from pico_store.backends import open_store
@@ -202,6 +207,36 @@ def test_beside_another_process_the_file_stays(path: str) -> None:
         assert _dictionaries(store) == [1]
         _write(storage, 20)
         assert other.ask("count") == "320"
+
+
+def test_of_two_that_train_at_once_one_dictionary_stays(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(LmdbStore(path, durability="process", compress=True)) as store:
+        storage = store.create("a")
+        storage.commit(ROOT_BATCH)
+        _write(storage, 300)
+        train = train_dictionary
+
+        def late(samples: list[bytes]) -> bytes | None:
+            # As if another process were quicker, and committed with what it had trained.
+            store._writer.update("vacuum", partial(put, train(samples) or b""), sync=False)
+            store._environment.forget_dictionary()
+            _write(storage, 20)
+            return train(samples[50:])
+
+        def put(dictionary: bytes, transaction: Transaction) -> None:
+            key = dictionary_key(1)
+            row = pack_row(DictionaryRow(300, dictionary))
+            transaction.put(key, seal(MAIN, key, row))
+
+        monkeypatch.setattr(pico_lmdb.rebuild, "train_dictionary", late)
+        store.vacuum()
+
+        assert _dictionaries(store) == [1]
+        assert store.verify().problems == ()
+        last = storage.last_seq
+        assert storage.get_entries([last])[last].data == _message(19)
 
 
 def test_damage_of_a_dictionary_is_found(path: str) -> None:

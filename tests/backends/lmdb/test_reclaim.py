@@ -11,16 +11,26 @@ from pathlib import Path
 
 import pytest
 
+import pico_lmdb.rebuild
 from pico_lmdb import LmdbStore, load, reclaim
-from pico_lmdb.layout import CONVERSATIONS, MAIN, TREES
+from pico_lmdb.engine import Transaction
+from pico_lmdb.layout import CONVERSATIONS, MAIN, SESSION, TREES, of_session
 from pico_lmdb.rebuild import rebuild
+from pico_lmdb.rows import SessionRow
 from pico_lmdb.snapshot import Snapshot
 from pico_lmdb.storage import LmdbStorage
+from pico_lmdb.store import new_number, put_session
 from pico_store.address import ConversationAddress, Seq
 from pico_store.backends import open_store
 from pico_store.batch import DeleteConversation, ListAppend, MainBatch, SettleTask, ValueSet
 from pico_store.digest import digest
-from pico_store.errors import InvalidBatchError, RefusedError, StoreIOError, UnknownSessionError
+from pico_store.errors import (
+    InvalidBatchError,
+    RefusedError,
+    StoreDamagedError,
+    StoreIOError,
+    UnknownSessionError,
+)
 from pico_store.query import ConversationQuery
 from pico_store.records import Conversation, Entry, ForkPoint
 from pico_store.snapshot import SnapshotItem
@@ -246,6 +256,50 @@ def test_a_vacuum_that_fails_leaves_the_file(
     storage.commit(noting(storage))
 
 
+@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), KeyboardInterrupt()])
+def test_what_is_committed_after_a_vacuum_that_failed_late_is_in_the_new_file(
+    path: str, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    def fail(folder: str) -> None:
+        raise failure
+
+    with closing(LmdbStore(path)) as store:
+        storage = store.create("a")
+        fill(storage)
+        with monkeypatch.context() as patch:
+            patch.setattr(pico_lmdb.rebuild, "sync_folder", fail)
+            with pytest.raises((StoreIOError, KeyboardInterrupt)):
+                store.vacuum()
+        storage.commit(noting(storage))
+        last = storage.last_seq
+
+    with closing(LmdbStore(path)) as store:
+        assert store.open("a").last_seq == last
+
+
+def test_no_commit_reaches_a_file_that_an_interrupted_vacuum_replaced(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def replace(source: str, target: str) -> None:
+        rename(source, target)
+        raise KeyboardInterrupt
+
+    with closing(LmdbStore(path)) as store:
+        storage = store.create("a")
+        fill(storage)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", replace)
+            with pytest.raises(KeyboardInterrupt):
+                store.vacuum()
+        storage.commit(noting(storage))
+        last = storage.last_seq
+
+    with closing(LmdbStore(path)) as store:
+        assert store.open("a").last_seq == last
+
+
 # --- Deletion and loading ---
 
 
@@ -348,6 +402,38 @@ def test_a_backup_has_no_owner_and_is_a_store(path: str, store: LmdbStore) -> No
         assert copy.sessions()[0].owner is None
         copy.open("a").commit(noting(storage))
     assert store.sessions()[0].owner is not None
+
+
+def test_a_backup_of_a_damaged_session_says_so_and_leaves_nothing(
+    path: str, store: LmdbStore, tmp_path: Path
+) -> None:
+    fill(store.create("a"))
+    key = of_session(SESSION, 1)
+
+    def damage(transaction: Transaction) -> None:
+        row = transaction.get(key)
+        assert row is not None
+        transaction.put(key, b"\xff" + row[1:])
+
+    store._writer.update("test", damage, sync=False)
+
+    with pytest.raises(StoreDamagedError, match="session 1 is damaged"):
+        store.backup(str(tmp_path / "backup"))
+    assert not (tmp_path / "backup").exists()
+
+
+def test_many_sessions_of_long_names_can_be_backed_up(store: LmdbStore, tmp_path: Path) -> None:
+    def make(transaction: Transaction) -> None:
+        for number in range(20_000):
+            name = f"{number:05}" + "x" * 1_000
+            put_session(transaction, new_number(transaction), SessionRow(name, 1, "y" * 200))
+
+    store._writer.update("test", make, sync=False)
+
+    store.backup(str(tmp_path / "backup"))
+
+    with closing(LmdbStore(str(tmp_path / "backup"), create=False)) as copy:
+        assert {info.owner for info in copy.sessions()} == {None}
 
 
 def test_a_backup_that_fails_leaves_nothing(

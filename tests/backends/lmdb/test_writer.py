@@ -7,6 +7,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from random import Random
+from types import FrameType
 from typing import Final
 
 import lmdb
@@ -169,6 +171,41 @@ def test_an_interrupted_commit_leaves_the_old_or_the_new(
     assert list(storage.export()) == before
     last = storage.last_seq
     assert storage.commit(_batches(storage)[name]).first == last + 1
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _go_on(storage: LmdbStorage, act: str, seconds: float) -> None:
+    """Read or commit until an alarm ends it."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    while True:
+        if act == "read":
+            storage.get_entries([Seq(1)])
+        else:
+            storage.commit(_batches(storage)[act])
+
+
+@pytest.mark.parametrize("act", ["read", "frame", "main"])
+def test_an_interrupt_at_any_moment_leaves_no_lock_and_no_read(path: str, act: str) -> None:
+    before = signal.signal(signal.SIGALRM, _raise)
+    random, store = Random(1), LmdbStore(path, durability="process", busy_ms=0)
+    try:
+        storage = store.create("a")
+        fill(storage)
+        for _ in range(1_000):
+            with pytest.raises(KeyboardInterrupt):
+                _go_on(storage, act, random.uniform(0.00005, 0.0005))
+        store.vacuum()
+        storage.commit(_batches(storage)["main"])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    closing_it = threading.Thread(target=store.close, daemon=True)
+    closing_it.start()
+    closing_it.join(20)
+    assert not closing_it.is_alive()
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -342,3 +342,22 @@ def test_the_url_says_what_is_compressed(path: str) -> None:
         open_store(f"sqlite:{path}?compression=gzip")
     with closing(open_store(f"sqlite:{path}?compression=none")) as store:
         assert store.url == f"sqlite:{path}"
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM dictionaries", "UPDATE dictionaries SET payloads = 'x'"]
+)
+def test_vacuum_says_that_the_dictionaries_are_damaged(path: str, change: str) -> None:
+    with closing(SqliteStore(path, compress=True)) as store:
+        storage = store.create("a")
+        storage.commit(ROOT_BATCH)
+        _write(storage, 60)
+        store.vacuum()
+    with closing(apsw.Connection(path)) as db:
+        db.execute(change)
+
+    with (
+        closing(SqliteStore(path, compress=True)) as store,
+        pytest.raises(StoreDamagedError, match="dictionaries are gone or damaged"),
+    ):
+        store.vacuum()
