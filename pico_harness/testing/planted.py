@@ -301,9 +301,9 @@ _LIFE: Final = (
     ),
     _fault(
         "losses in flight are counted from one again",
-        "losses:read_losses",
-        "live.crashes = before + 1 if isinstance(before, int) else 1",
-        "live.crashes = 1",
+        "inspection:read_live",
+        "read_losses(storage, live[id])",
+        "read_losses(storage, live[id]); live[id].crashes = min(live[id].crashes, 1)",
     ),
     _fault(
         "a parked task is recovered all the same",
