@@ -301,9 +301,10 @@ _LIFE: Final = (
     ),
     _fault(
         "losses in flight are counted from one again",
-        "inspection:read_live",
-        "read_losses(storage, live[id])",
-        "read_losses(storage, live[id]); live[id].crashes = min(live[id].crashes, 1)",
+        "opening:_make_scheduler",
+        "links = read_links(storage, live)",
+        "links = read_links(storage, live)\n"
+        "    for id in live.ids(): live[id].crashes = min(live[id].crashes, 1)",
     ),
     _fault(
         "a parked task is recovered all the same",
