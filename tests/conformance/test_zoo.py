@@ -88,6 +88,11 @@ def test_a_rule_catches(name: str) -> None:
     assert set(trail.clauses) & set(MUTANTS[name].clauses), f"by chance: {trail}"
 
 
+@pytest.mark.parametrize("name", list(MUTANTS))
+def test_no_mutant_gets_through_the_rules(name: str) -> None:
+    assert hunt_by_rules(MUTANTS[name]).caught_by, f"{name} got through every rule"
+
+
 @pytest.mark.parametrize("name", list(controls()))
 def test_a_wrapper_without_a_fault_is_not_caught(name: str) -> None:
     target = controls()[name].target()

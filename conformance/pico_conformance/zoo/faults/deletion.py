@@ -15,6 +15,7 @@ from pico_conformance.zoo.wrapper import (
     walked,
 )
 from pico_memory.bodies import task_record
+from pico_memory.state import SessionState
 from pico_memory.storage import MemoryStorage
 from pico_memory.view import MemoryView
 from pico_store.address import Address, ConversationAddress, Seq
@@ -91,7 +92,11 @@ class OwnedByOwnedStay(Lenient):
 
 
 class _DeletedKnown(MemoryView):
-    def conversation(self, id: Seq) -> Conversation | None:
+    def __init__(self, state: SessionState) -> None:
+        super().__init__(state)
+        self.conversation = self._known
+
+    def _known(self, id: Seq) -> Conversation | None:
         return self.state.conversations.get(id) or self.state.deleted.get(id)
 
 

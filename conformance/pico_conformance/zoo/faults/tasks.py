@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pico_conformance.zoo.mutant import plant
 from pico_conformance.zoo.wrapper import AfterCommit, Faulty, Lenient, Rewritten, every, turned
+from pico_memory.state import SessionState
 from pico_memory.view import MemoryView
 from pico_store.address import Address, ScratchAddress, Seq
 from pico_store.batch import Batch, MainWrite, PatchTask, SettleTask
@@ -218,8 +219,12 @@ class TerminalTasksGone(Faulty):
 
 
 class _AllLive(MemoryView):
-    def task(self, id: Seq) -> TaskFacts | None:
-        facts = super().task(id)
+    def __init__(self, state: SessionState) -> None:
+        super().__init__(state)
+        self.task = self._live
+
+    def _live(self, id: Seq) -> TaskFacts | None:
+        facts = self.state.facts.get(id)
         return None if facts is None else TaskFacts(facts.conversation, live=True)
 
 
